@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue
-from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
+from foretell.lab.translate.settings import TranslationSizes, resize_model, with_form
 from foretell.specs.block import MapShape
 from foretell.specs.model import Model
 from foretell.workload.parameters import count

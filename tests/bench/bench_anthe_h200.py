@@ -21,9 +21,8 @@ import numpy as np
 
 from foretell.catalog.models import model as catalogue
 from foretell.lab.translate.decode import beam_tokens, greedy_tokens
-from foretell.lab.translate.models import TranslationSizes, resize_model
-from foretell.lab.translate.scores import corpus_bleu, corpus_chrf, exact_match
-from foretell.lab.translate.settings import TranslationSettings
+from foretell.lab.translate.evaluate import corpus_bleu, corpus_chrf, exact_match
+from foretell.lab.translate.settings import TranslationSettings, TranslationSizes, resize_model
 from foretell.lab.translate.synthetic import make_pairs
 from foretell.lab.translate.text import END, PAD, START, EncodedPairs
 from foretell.lab.translate.train import TranslationRun, chosen_device

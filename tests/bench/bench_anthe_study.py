@@ -18,8 +18,7 @@ from typing import Any
 
 from foretell.catalog.models import model as catalogue
 from foretell.interop.own_model import write_toml
-from foretell.lab.translate.models import TranslationSizes, resize_model
-from foretell.lab.translate.settings import TranslationSettings
+from foretell.lab.translate.settings import TranslationSettings, TranslationSizes, resize_model
 from foretell.lab.translate.synthetic import make_pairs
 from foretell.lab.translate.train import train
 from foretell.specs.ffn import Dense

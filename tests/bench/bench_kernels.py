@@ -11,7 +11,7 @@ import numpy as np
 
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows
-from foretell.lab.validate.kernels import predict, shapes
+from foretell.lab.validate.hardware import predict, shapes
 
 ROWS = 6000
 """Rows of a group that are looked at, evenly picked."""

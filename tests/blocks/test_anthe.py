@@ -7,7 +7,7 @@ import pytest
 import foretell
 from foretell.catalog.models import model
 from foretell.interop.own_model import read_table, write_toml
-from foretell.lab.translate.models import TranslationSizes, resize_model, with_form
+from foretell.lab.translate.settings import TranslationSizes, resize_model, with_form
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from foretell.lab.reference.records import Quirks
+from foretell.lab.reference.records import STRATEGIES, Quirks
 from foretell.lab.reference.rows import Row
-from foretell.lab.reference.study import run_study
-from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of
+from foretell.lab.reference.study import GPT, SYSTEMS, VIT, BestPlans, key_of, run_study
 
 SECTION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A generated section of a page."""
@@ -42,7 +41,7 @@ def days_cell(best: BestPlans, model: str, chip: str, domain: int, gpus: int) ->
     """Days of the three strategies, the fastest in bold."""
     winner = best.winner(model, chip, domain, gpus)
     cells = []
-    for strategy in ORDER:
+    for strategy in STRATEGIES:
         text = figure(best.days(model, strategy, chip, domain, gpus))
         cells.append(f"**{text}**" if winner and strategy == winner[1] else text)
     return " / ".join(cells)
@@ -104,7 +103,7 @@ def _effect(base: BestPlans, best: BestPlans) -> list[str]:
 def _firsts(best: BestPlans, model: str) -> str:
     """Jobs that each strategy is first in: 1d / 2d / seqp."""
     winners = [found[1] for place in best.places(model) if (found := best.winner(model, *place))]
-    return " / ".join(str(winners.count(strategy)) for strategy in ORDER)
+    return " / ".join(str(winners.count(strategy)) for strategy in STRATEGIES)
 
 
 def _seconds(row: Row) -> float:

@@ -3,10 +3,9 @@
 import sys
 from pathlib import Path
 
-from foretell.lab.reproduce.works import WORKS, reproduce, work_named
+from foretell.lab.reproduce.records import WORKS, reproduce, work_named
 from foretell.report.figure_svg import figure_svg
-from foretell.report.reproduce.files import drawn_figure
-from foretell.report.reproduce.page import page_text
+from foretell.report.reproduce.files import drawn_figure, page_text
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
 

@@ -10,7 +10,7 @@ import pytest
 
 import foretell
 from foretell.inputs.question import ask, plan_of
-from foretell.lab.translate.models import TranslationSizes, resize_model
+from foretell.lab.translate.settings import TranslationSizes, resize_model
 from foretell.search.space import enumerate_plans
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain, best_steps

@@ -100,7 +100,7 @@ def _inline(content: bytes) -> object:
 def stored_readers(folder: Path) -> list[Reader]:
     """Fleets, and answers that were stored to be compared with later ones."""
     from foretell.api.fleet import read_fleet
-    from foretell.lab.versions.snapshot import read_snapshot, take_snapshot
+    from foretell.lab.versions.changes import read_snapshot, take_snapshot
     from foretell.specs.questions import question_type
 
     question = ("estimate", {"model": "gpt2", "system": "h100-sxm", "gpus": 8, "plan": "mbs1"})

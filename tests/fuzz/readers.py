@@ -436,9 +436,8 @@ def own_readers(folder: Path) -> list[Reader]:
 
 def table_readers(folder: Path, data: Path) -> list[Reader]:
     """Readers of published tables: their first rows are the inputs."""
-    from foretell.lab.validate.collectives import score_collectives
     from foretell.lab.validate.cost import score_cost
-    from foretell.lab.validate.kernels import score_kernels
+    from foretell.lab.validate.hardware import score_collectives, score_kernels
     from foretell.lab.validate.memory import score_memory
     from foretell.lab.validate.serving import score_serving
     from foretell.lab.validate.training import score_training

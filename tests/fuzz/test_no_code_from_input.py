@@ -30,7 +30,7 @@ ALLOWED = {
         "calls compile",
     ): "one function of a record, from the names of its fields in our code",
     (
-        "lab/translate/folder.py",
+        "lab/translate/text.py",
         "imports pickle",
     ): "for the error that torch.load raises; weights_only is set",
     ("interop/documents.py", "imports yaml"): "its safe loader alone, which makes no objects",

@@ -48,7 +48,7 @@ FUNCTIONS = {
     "sweep": "studies.sweep.run.sweep",
     "codesign": "studies.sweep.codesign.codesign",
     "optimise": "studies.sweep.optimise.optimise",
-    "reproduce": "lab.reproduce.works.reproduce",
+    "reproduce": "lab.reproduce.records.reproduce",
     "changed": "lab.versions.changes.version_changes",
 }
 """The Python function of each verb; a cost is asked with the record itself."""

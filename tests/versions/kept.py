@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from foretell.lab.versions.changes import METRICS
-from foretell.lab.versions.snapshot import STANDARD, take_snapshot
+from foretell.lab.versions.changes import METRICS, STANDARD, take_snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("kept.json")

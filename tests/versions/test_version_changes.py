@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.lab.versions.changes import changes_of
-from foretell.lab.versions.snapshot import (
+from foretell.lab.versions.changes import (
     STANDARD,
     Snapshot,
     StoredPrediction,
+    changes_of,
     fingerprints,
     take_snapshot,
 )

@@ -7,7 +7,7 @@ from foretell.cli.dispatch import complain
 from foretell.cli.flags import Json, Processes, Top, arg, number
 from foretell.cli.output import no_as_dict, write_json
 from foretell.cli.progress import late_bar
-from foretell.errors import BadInput, Problem, wrong
+from foretell.errors import BadInput, wrong
 
 STAND_IN: Mapping[str, Any] = {
     "model": "gpt3-1t", "strategy": "1d", "chip": "b200", "fast_domain": 1, "gpus": 1,
@@ -67,7 +67,7 @@ def _complete(asked: Mapping[str, Any]) -> None:
     from foretell.lab.reference.check import check_search
 
     missing = [
-        Problem(path=f"--{name.replace('_', '-')}", value=None, message="missing")
+        wrong(f"--{name.replace('_', '-')}", None, "missing")
         for name, value in asked.items()
         if value is None
     ]

@@ -10,8 +10,8 @@ from foretell.specs.questions.reproduce import ReproduceQuestion
 def reproduce(given: Given, edges: Edges) -> int:
     """The figures and tables of a published work, by its model and by ours."""
     from foretell.interop.user_files import made_folder
-    from foretell.lab.reproduce.works import reproduce as run
-    from foretell.lab.reproduce.works import work_named
+    from foretell.lab.reproduce.records import reproduce as run
+    from foretell.lab.reproduce.records import work_named
     from foretell.report.reproduce.files import write_work
 
     work = work_named(given.get("work"))

@@ -52,7 +52,7 @@ def train(given: Given, edges: Edges) -> int:
 @command(LinesQuestion)
 def run(given: Given, edges: Edges) -> int:
     """Translate lines by the likeliest token at each place, or with several beams."""
-    from foretell.lab.translate.run import Translator
+    from foretell.lab.translate.decode import Translator
 
     asked = LinesQuestion(**given)
     check(asked)
@@ -126,22 +126,22 @@ def make_text(
     json: Json = False,
 ) -> int:
     """Write line-aligned text in two made-up languages with grammar."""
-    from foretell.errors import BadInput, Problem
+    from foretell.errors import BadInput, wrong
     from foretell.interop.user_files import write_whole
     from foretell.lab.translate.synthetic import make_pairs
 
     problems = [
-        Problem(path=name, value=value, message="is out of range", allowed="1 or more")
+        wrong(name, value, "is out of range", "1 or more")
         for name, value in (("lines", lines), ("words", words))
         if value < 1
     ]
     problems += [
-        Problem(path=name, value=path, message="no file can be written there")
+        wrong(name, path, "no file can be written there")
         for name, path in (("source", source), ("target", target))
         if Path(path).is_dir() or not Path(path).absolute().parent.is_dir()
     ]
     if Path(source).absolute() == Path(target).absolute():
-        problems.append(Problem(path="target", value=target, message="is the source's file too"))
+        problems.append(wrong("target", target, "is the source's file too"))
     if problems:
         raise BadInput(problems)
     pairs = list(make_pairs(lines, seed, words))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -99,7 +100,7 @@ def ledger_keeper(
         return lambda answer: 0
     import sys
 
-    from foretell.errors import BadInput, Problem
+    from foretell.errors import BadInput, bad_input, wrong
     from foretell.lab.first_contact.entry import AFTER, add_after, known_wave, store
     from foretell.lab.first_contact.ledger import FOLDER, check_entry
 
@@ -108,9 +109,7 @@ def ledger_keeper(
         beside = {**beside, "commands": ledger.commands, "anchors": ledger.anchors}
     given = {**beside, "after-learning": after_learning if first_contact else ""}
     message = f"changes what is predicted or shown: not with --{flag}"
-    problems = [
-        Problem(path=name, value=value, message=message) for name, value in given.items() if value
-    ]
+    problems = [wrong(name, value, message) for name, value in given.items() if value]
     if problems:
         raise BadInput(problems)
     folder = Path(out) if out else FOLDER
@@ -128,8 +127,7 @@ def ledger_keeper(
                 f"the entry was not stored: {path} cannot be written: {error.strerror or error}"
             )
             allowed = "--out DIR, a folder that you may write to"
-            problem = Problem(path="out", value=out or None, message=message, allowed=allowed)
-            raise BadInput([problem]) from None
+            raise bad_input("out", out or None, message, allowed) from None
         sys.stderr.write(f"added to the ledger: {path}\n")
         return 0
 
@@ -149,8 +147,7 @@ def collectives(
 ) -> int:
     """Score a table of NCCL tests, of a single-node all-reduce, or of dispatches to experts."""
     from foretell.lab.calibrate.dispatch_rows import is_dispatch_table
-    from foretell.lab.validate.collectives import score_collectives
-    from foretell.lab.validate.dispatch import score_dispatches
+    from foretell.lab.validate.hardware import score_collectives, score_dispatches
 
     if is_dispatch_table(Path(file)):
         left: Literal["library"] | None = None if leave_one_out is None else "library"
@@ -172,7 +169,7 @@ def kernels(
     json: Json = False,
 ) -> int:
     """Score a table of matrix multiplications, attention, experts or element-wise kernels."""
-    from foretell.lab.validate.kernels import score_kernels
+    from foretell.lab.validate.hardware import score_kernels
 
     scores = score_kernels(Path(file), chip=chip, software=software, leave_one_out=leave_one_out)
     return show(scores, json)
@@ -269,16 +266,10 @@ def post_training(
     json: Json = False,
 ) -> int:
     """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
-    keep = ledger_keeper("post-training", file, rows)
-    from foretell.lab.validate.post_training import commands as commands_of
-    from foretell.lab.validate.post_training import score_post_training
+    from foretell.lab.validate.post_training import commands, score_post_training
 
-    if rows.commands:
-        return show_commands(commands_of(Path(file)), json)
-    check_anchors(rows.anchors)
-    given = (rows.anchors, rows.seed)
-    found = score_post_training(Path(file), leave_one_out=leave_one_out, anchors=given)
-    return show(found, json) or keep(found.to_dict())
+    score = partial(score_post_training, leave_one_out=leave_one_out)
+    return _scored("post-training", file, rows, {}, commands, score, json)
 
 
 def famous(file: Table, *, json: Json = False) -> int:

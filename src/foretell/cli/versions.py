@@ -28,7 +28,7 @@ def _save(given: Given, edges: Edges) -> int:
     import json
 
     from foretell.interop.user_files import write_whole
-    from foretell.lab.versions.snapshot import STANDARD, read_snapshot, take_snapshot
+    from foretell.lab.versions.changes import STANDARD, read_snapshot, take_snapshot
 
     read = [read_snapshot(path) for path in given.get("files", ())]
     questions = [(one.verb, one.question) for old in read for one in old.predictions]

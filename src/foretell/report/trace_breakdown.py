@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foretell.lab.characterize.traces.breakdown import PARTS, CollectiveTime, StepBreakdown
-from foretell.lab.characterize.traces.ranks import Imbalance
 from foretell.lab.characterize.traces.run import TraceReport
-from foretell.lab.characterize.traces.share_rows import ShareRow
+from foretell.lab.characterize.traces.share_rows import Imbalance, ShareRow
 from foretell.report.console import bar, table
 from foretell.report.presentation.step_cards import headlines, step_title
 from foretell.report.presentation.text import bullets

@@ -34,7 +34,7 @@ def show_entry(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def published_rows(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every published step of the package's own table beside ours: rows of the accuracy page."""
-    from foretell.lab.validate.stored_steps import kept_rows
+    from foretell.lab.validate.page_text import kept_rows
 
     return kept_rows()
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.lab.characterize.config import JobPoint, RunnerSettings, read_config
-from foretell.lab.characterize.models import DecoderSizes, sizes_of, spec_of
-from foretell.lab.characterize.plans import RUNS, plan_of
+from foretell.lab.characterize.models import RUNS, DecoderSizes, plan_of, sizes_of, spec_of
 from foretell.specs.plan import Plan
 from foretell.workload.parameters import count as parameter_count
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.lab.characterize.devices import device_note, same_device
-from foretell.lab.characterize.run import characterize
+from foretell.lab.characterize.run import characterize, device_note, same_device
 
 H100 = {"chip": "NVIDIA H100 80GB HBM3"}
 

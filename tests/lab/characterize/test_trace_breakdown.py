@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.lab.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
-from foretell.lab.characterize.traces.collectives import message_bytes
 from foretell.lab.characterize.traces.names import (
     bus_factor,
     collective_kind,
     element_bytes,
     host_family,
     kernel_family,
+    message_bytes,
 )
 from foretell.lab.characterize.traces.read import read_file
 from foretell.lab.characterize.traces.run import characterize_trace

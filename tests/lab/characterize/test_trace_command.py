@@ -105,7 +105,7 @@ def test_our_own_trace_brings_its_job(tmp_path: Path) -> None:
 )
 def test_the_prediction_is_whole(plan: str) -> None:
     """Families, exposed communication, host and bubble are the estimate's step."""
-    from foretell.lab.characterize.traces.prediction import step_prediction
+    from foretell.lab.characterize.traces.share_rows import step_prediction
 
     told = step_prediction(foretell.estimate(MODEL, plan=plan, **JOB))
     whole = told.compute_s + told.exposed_s + told.host_s + told.bubble_s

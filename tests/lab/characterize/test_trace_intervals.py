@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.lab.characterize.traces.host import own_times
-from foretell.lab.characterize.traces.intervals import (
+from foretell.lab.characterize.traces.rank_trace import (
     NOTHING,
     Spans,
     covered_ns,
@@ -18,6 +17,7 @@ from foretell.lab.characterize.traces.intervals import (
     union,
     union_of,
 )
+from foretell.lab.characterize.traces.read import own_times
 
 SPANS = st.lists(
     st.tuples(st.integers(-30, 60), st.integers(0, 25)).map(lambda s: (s[0], s[0] + s[1])),

@@ -1,6 +1,6 @@
 """Training steps of Hugging Face transformers on one H200 beside what is predicted of them today.
 
-Where the figures come from: foretell/lab/validate/own_transformers.py.
+Where the figures come from: foretell/lab/validate/own_runs.py.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from foretell.lab.validate.own_transformers import MODES, Point, is_held_out, points
+from foretell.lab.validate.own_runs import MODES, Point, is_held_out, points
 
 TIME_BAR, MEMORY_BAR = 0.08, 0.07
 """Bars on the median error of a group: of the step, and of the peak that tensors take."""

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.lab.reference import CHIPS, Quirks
-from foretell.lab.reference.comm import Kind, TierLinks, collective_s, links_of, stage_hop_s
+from foretell.lab.reference.layer import TierLinks, collective_s, links_of, stage_hop_s
+from foretell.lab.reference.records import Kind
 from tests.lab.reference.scalar_oracle import divisors
 
 KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")

@@ -18,8 +18,7 @@ from foretell.lab.reproduce.nersc_ours import (
     our_map,
     search_row,
 )
-from foretell.lab.reproduce.records import PaperFigure
-from foretell.lab.reproduce.works import reproduce, work_named
+from foretell.lab.reproduce.records import PaperFigure, reproduce, work_named
 
 Rows = Sequence[Mapping[str, Any]]
 ROUNDING = 1e-6

@@ -13,15 +13,14 @@ import pytest
 from foretell.errors import BadInput
 from foretell.lab import reference
 from foretell.lab.reference.records import CHIPS
-from foretell.lab.reproduce.imec_validation import inference_rows
+from foretell.lab.reproduce.imec_2025 import inference_rows
 from foretell.lab.reproduce.nersc_2024 import NerscStudy
 from foretell.lab.reproduce.nersc_layers import PARTS, fixed_rows, layer_rows, measured_rows
 from foretell.lab.reproduce.nersc_maps import BANDWIDTH, CAPACITY, published_map
 from foretell.lab.reproduce.nersc_ours import OurTask, days_of, our_map, search_row
-from foretell.lab.reproduce.scaling_runs import CLOSE_POINTS, found_of_selene, retention_rows
-from foretell.lab.reproduce.works import WORKS, reproduce, work_named
-from foretell.report.reproduce.files import drawn_figure
-from foretell.report.reproduce.page import page_text
+from foretell.lab.reproduce.records import WORKS, reproduce, work_named
+from foretell.lab.reproduce.scaling_2024 import CLOSE_POINTS, found_of_selene, retention_rows
+from foretell.report.reproduce.files import drawn_figure, page_text
 from foretell.studies.scaling.study import compare_published
 from tests.surfaces.command import foretell
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.lab.translate.decode import length_penalty
-from foretell.lab.translate.scores import corpus_bleu, corpus_chrf, exact_match
+from foretell.lab.translate.evaluate import corpus_bleu, corpus_chrf, exact_match
 
 # (translations, references, BLEU, chrF2) by sacreBLEU 2.6.0 with its defaults.
 GOLDEN = [
@@ -108,7 +108,7 @@ def test_weights_of_the_authors_code_come_in(tmp_path: Path) -> None:
     from foretell import zoo
     from foretell.catalog.models import model
     from foretell.lab.translate.keras_weights import module_weights, read_arrays
-    from foretell.lab.translate.models import TranslationSizes, resize_model
+    from foretell.lab.translate.settings import TranslationSizes, resize_model
     from tests.lab.translate.keras_layout import keras_arrays
 
     sizes = TranslationSizes(width=32, layers=2, heads=4, ffn=48, vocab=40)

@@ -7,7 +7,7 @@ import pytest
 
 from foretell.api.network import network
 from foretell.errors import BadInput
-from foretell.lab.validate.collectives import SIZES, score_collectives
+from foretell.lab.validate.hardware import SIZES, score_collectives
 
 HEAD = (
     "system,fabric,nccl,env_setup,op,nodes,gpus_per_node,gpus,size_bytes,time_us_out_of_place,"

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from foretell.lab.validate.error_held_out import by_figure, figure_widths
-from foretell.lab.validate.error_kinds import KINDS
+from foretell.lab.validate.contacts import KINDS
+from foretell.lab.validate.error_fit import by_figure, figure_widths
 from foretell.lab.validate.error_likelihood import start_of
 
 

@@ -15,21 +15,26 @@ import pytest
 from foretell.errors import BadInput
 from foretell.lab.first_contact import page
 from foretell.lab.first_contact.__main__ import main
-from foretell.lab.first_contact.contact import Contact
-from foretell.lab.first_contact.entry import after_learning, code_version
+from foretell.lab.first_contact.entry import (
+    after_learning,
+    append_lines,
+    code_version,
+    sealed_scores,
+)
 from foretell.lab.first_contact.ledger import (
     FOLDER,
+    Contact,
     Wave,
     add_wave,
     at_most,
     check_entry,
     first_contacts,
     read_wave,
+    score_contacts,
+    score_fits,
     waves,
 )
-from foretell.lab.first_contact.lines import append_lines, sealed_scores
-from foretell.lab.first_contact.render import with_ledger
-from foretell.lab.first_contact.scores import score_contacts, score_fits
+from foretell.lab.first_contact.page import with_ledger
 from tests.surfaces.command import Outcome, foretell
 
 KEPT = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foretell.errors import BadInput
-from foretell.lab.validate.kernels import score_kernels
+from foretell.lab.validate.hardware import score_kernels
 from tests.surfaces.command import foretell
 
 GEMM = ["gemm_dtype", "m", "n", "k", "latency_ms"]

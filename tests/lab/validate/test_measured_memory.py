@@ -22,15 +22,14 @@ from foretell.catalog.error_models import MEMORY_FILE, LogError
 from foretell.catalog.software import software
 from foretell.errors import Infeasible
 from foretell.kernels.memory import StageMemory
-from foretell.lab.validate.memory import outcome_scores, score_memory_rows
+from foretell.lab.validate.memory import outcome_scores, read_memory_rows, score_memory_rows
 from foretell.lab.validate.memory_errors import (
     MemoryTables,
     held_out_scores,
     read_tables,
     table_text,
 )
-from foretell.lab.validate.memory_rows import read_memory_rows
-from foretell.lab.validate.own_transformers import points
+from foretell.lab.validate.own_runs import points
 from foretell.lab.validate.training import memory_of, prediction_of
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Dense

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from foretell.errors import BadInput
-from foretell.lab.validate.memory import score_memory, score_memory_rows
-from foretell.lab.validate.memory_rows import failed_row, read_memory_rows
+from foretell.lab.validate.memory import (
+    failed_row,
+    read_memory_rows,
+    score_memory,
+    score_memory_rows,
+)
 from foretell.lab.validate.training_rows import read_rows
 from tests.surfaces.command import foretell
 

@@ -25,7 +25,7 @@ from foretell.lab.validate.post_training_rows import (
     sync_question,
     tuning_question,
 )
-from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.scores import UnsupportedRun
 from foretell.specs.post_training import usual_prompt
 
 DATA = Path(__file__).parents[3].parent / "shared/data/post_training/runs.csv"

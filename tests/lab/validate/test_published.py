@@ -7,12 +7,12 @@ from statistics import median
 import pytest
 
 from foretell.kernels.families.choose import catalogue_surfaces
-from foretell.lab.validate.collectives import score_collectives
+from foretell.lab.validate.hardware import score_collectives
 from foretell.lab.validate.held_out_scores import held_out_scores, readme_sentence
 from foretell.lab.validate.own_runs import with_steps
+from foretell.lab.validate.page_text import kept_rows
 from foretell.lab.validate.pages import serving_scores, with_sections
 from foretell.lab.validate.published import runs, with_runs
-from foretell.lab.validate.stored_steps import kept_rows
 
 LEAST = 200
 """Published figures that the table must have."""

@@ -23,10 +23,14 @@ from foretell.lab.validate.training import (
     score_rows,
     source_label,
 )
-from foretell.lab.validate.training_model import UnsupportedRun, model_text
-from foretell.lab.validate.training_question import question_of, system_record
+from foretell.lab.validate.training_question import (
+    UnsupportedRun,
+    model_text,
+    question_of,
+    system_record,
+    system_words,
+)
 from foretell.lab.validate.training_rows import TrainingRow, read_rows, row_of
-from foretell.lab.validate.training_system import system_words
 from foretell.network.library_catalog import fabric_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention

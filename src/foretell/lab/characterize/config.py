@@ -15,14 +15,12 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from foretell.errors import BadInput, Problem, bad_input, nearest_name
+from foretell.errors import BadInput, Problem, at_path, bad_input, nearest_name, wrong
 from foretell.interop.user_files import check_regular, is_there
-from foretell.lab.characterize.models import DecoderSizes, Style, sizes_of
-from foretell.lab.characterize.plans import plan_of, plan_problems
+from foretell.lab.characterize.models import DecoderSizes, Style, plan_of, plan_problems, sizes_of
 from foretell.records import as_json, dataclass
 from foretell.specs._base import Ge, Le
 from foretell.specs.check import check_value, field_types
@@ -40,6 +38,11 @@ OF_POINT: Mapping[str, Any] = {
 }
 """What a point may name, and what that is."""
 DEFAULTS: Mapping[str, Any] = {"plan": "", "processes": 1, "nodes": 1, "micro_batches": 1}
+DECISIVE = (
+    "device", "steps", "seconds", "warmup", "warmup_s", "overlap", "share_gpus", "threads",
+)  # fmt: skip
+"""Settings that change what is measured."""
+_json = as_json()
 MOST_POINTS = 10_000
 """More points than anyone runs: a typing error."""
 
@@ -107,7 +110,7 @@ class JobPoint:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON, the plan as its text."""
-        return {**_plain(self), "plan": str(self.plan), "sizes": asdict(self.sizes)}
+        return {**_json(self), "plan": str(self.plan)}
 
     @staticmethod
     def of_dict(table: Mapping[str, Any]) -> "JobPoint":
@@ -124,23 +127,9 @@ class JobPoint:
 
     def key(self, settings: RunnerSettings) -> str:
         """What a finished point is known by: itself and all that changes what is measured."""
-        names = (
-            "device",
-            "steps",
-            "seconds",
-            "warmup",
-            "warmup_s",
-            "overlap",
-            "share_gpus",
-            "threads",
-        )
-        how = {n: getattr(settings, n) for n in names}
+        how = {name: getattr(settings, name) for name in DECISIVE}
         text = json.dumps([self.to_dict(), how], sort_keys=True)
         return f"{self.model}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def _plain(record: Any) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,9 +197,7 @@ class _ConfigReader:
         if names is not None and not isinstance(names, str):
             word = value if isinstance(value, str) else path.rpartition(".")[2]
             near, names = nearest_name(word, names), ", ".join(names)
-        self.problems.append(
-            Problem(path=path, value=value, message=message, allowed=names, nearest=near)
-        )
+        self.problems.append(wrong(path, value, message, names, near))
 
     def _checked(
         self, path: str, given: Mapping[str, Any], hints: Mapping[str, Any], needed: Sequence[str]
@@ -273,11 +260,8 @@ class _ConfigReader:
             return None
         if row["processes"] % row["nodes"]:
             self._bad(f"{path}.nodes", row["nodes"], f"do not divide {row['processes']} processes")
-        wrong = plan_problems(plan, sizes, row["processes"], row["seq_len"])
-        self.problems += [
-            Problem(path=f"{path}.{p.path}", value=p.value, message=p.message, allowed=p.allowed)
-            for p in wrong
-        ]
+        found = plan_problems(plan, sizes, row["processes"], row["seq_len"])
+        self.problems += [at_path(p, f"{path}.{p.path}") for p in found]
         if len(self.problems) > before:
             return None
         names = ("model", "processes", "nodes", "micro_batches", "seq_len")

@@ -4,7 +4,7 @@ Every layer is differentiated by itself, so that what runs when is written down 
 input is cut off from the layer before, and the gradient of that input is handed on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,50 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from foretell.lab.characterize.config import JobPoint
-from foretell.lab.characterize.groups import RankGroups
 from foretell.lab.characterize.modules import LossHead, RunnerLayer, TensorCut, TokenTable, turns_of
-from foretell.lab.characterize.recorder import RecordedMessage, Recorder
+from foretell.lab.characterize.recorder import RankGroups, RecordedMessage, Recorder
 from foretell.lab.characterize.shards import FlatWeights, Update, computing
-from foretell.lab.characterize.tensors import TensorBytes
 from foretell.sharding.pipeline import chunk_sizes
 from foretell.specs.plan import Plan
+
+
+class TensorBytes:
+    """Bytes held now and at most, by the kind of piece that keeps them."""
+
+    def __init__(self, constants: Sequence[Tensor]) -> None:
+        """`constants` are there anyway: weights, inputs, tables of positions."""
+        self.constants = constants
+        self.now: dict[str, int] = {"table": 0, "block": 0, "head": 0}
+        self.peak = dict(self.now)
+
+    @contextmanager
+    def saving(self, kind: str) -> Iterator[Callable[[Tensor], int]]:
+        """Count what a piece saves; what is yielded gives the bytes, its input included."""
+        found: dict[int, int] = {}
+        # Read anew each time: gathered weights do not lie where they lay before.
+        known = {t.untyped_storage().data_ptr() for t in self.constants}
+
+        def pack(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in known:
+                found[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        def counted(entry: Tensor) -> int:
+            storage = entry.untyped_storage()
+            if entry.requires_grad and storage.data_ptr() not in known:
+                found[storage.data_ptr()] = storage.nbytes()
+            size = sum(found.values())
+            self.now[kind] += size
+            self.peak[kind] = max(self.peak[kind], self.now[kind])
+            return size
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            yield counted
+
+    def freed(self, kind: str, size: int) -> None:
+        """A backward pass is through."""
+        self.now[kind] -= size
 
 
 @dataclass(slots=True, kw_only=True)

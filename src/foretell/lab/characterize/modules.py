@@ -5,6 +5,8 @@ and leaving such a region sends what sharding/tensor.py says. Weights that are w
 are cast where they are used, and the copy is not kept. torch is imported with this file.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foretell.kernels.stack_passes import narrow_loss
-from foretell.lab.characterize.groups import RankGroups
 from foretell.lab.characterize.models import DecoderSizes
+from foretell.lab.characterize.recorder import RankGroups
 from foretell.lab.characterize.shards import computing
 
 Angles = tuple[Tensor, Tensor]
+Send = Callable[[Tensor], Tensor]
 
 
 def rotate_halves(x: Tensor, angles: Angles) -> Tensor:
@@ -25,9 +28,10 @@ def rotate_halves(x: Tensor, angles: Angles) -> Tensor:
     return x * angles[0] + torch.cat((-second, first), dim=-1) * angles[1]
 
 
-def angles(tokens: int, width: int, start: int, like: Tensor) -> Angles:
+def turns_of(sizes: DecoderSizes, seq_len: int, like: Tensor) -> Angles:
     """Cosines and sines of positions."""
-    places = torch.arange(start, start + tokens, device=like.device, dtype=torch.float32)
+    width = sizes.head_dim
+    places = torch.arange(seq_len, device=like.device, dtype=torch.float32)
     speeds = 10000.0 ** (-torch.arange(0, width, 2, device=like.device) / width)
     turns = torch.outer(places, speeds).repeat(1, 2)
     return turns.cos().to(like.dtype), turns.sin().to(like.dtype)
@@ -62,54 +66,19 @@ class TensorCut:
         return part.transpose(0, 1)
 
 
-class _Enter(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """Into a region without sequence parallelism: gradients are added up on the way back."""
+class _Exchange(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """The edge of a tensor-parallel region: one exchange on the way forward, another on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: TensorCut) -> Tensor:
-        """As it is."""
-        ctx.cut = cut
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        """Added up."""
-        return ctx.cut.reduced(slope, "activations back"), None
-
-
-class _Leave(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """Out of a region without sequence parallelism."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: TensorCut, what: str) -> Tensor:
-        """Added up."""
-        return cut.reduced(x, what)
+    def forward(ctx: Any, x: Tensor, there: Send, back: Send) -> Tensor:
+        """Activations."""
+        ctx.back = back
+        return there(x)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        """As it is."""
-        return slope, None, None
-
-
-class _GatherLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """Into a region with sequence parallelism: the gathered input is not kept but gathered again."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: TensorCut) -> Tensor:
-        """Gather, multiply."""
-        ctx.save_for_backward(x, weight)
-        ctx.cut, ctx.biased = cut, bias is not None
-        return functional.linear(cut.gathered(x, "activations"), *_cast(x, weight, bias))
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
-        """Gather again for the weight's gradient; the input's is scattered."""
-        x, weight = ctx.saved_tensors
-        whole = ctx.cut.gathered(x, "activations again")
-        dx = ctx.cut.scattered(slope @ weight.to(slope.dtype), "activations back")
-        rows = slope.flatten(0, 1)
-        dw = (rows.t() @ whole.flatten(0, 1)).to(weight.dtype)
-        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None, None
+        """Their gradients."""
+        return ctx.back(slope), None, None
 
 
 def _cast(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
@@ -117,53 +86,47 @@ def _cast(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
     return [None if weight is None else weight.to(x.dtype) for weight in weights]
 
 
-class _CastLinear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """A linear map with weights wider than its products: the narrow copy is made again on the way back."""
+class _Linear(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """A linear map whose weights may be wider than its products, the narrow copy made again on the way back;
+    with sequence parallelism its gathered input is not kept either, but gathered again."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Cast, multiply."""
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, cut: TensorCut | None
+    ) -> Tensor:
+        """Gather, cast, multiply."""
         ctx.save_for_backward(x, weight)
-        ctx.biased = bias is not None
-        return functional.linear(x, *_cast(x, weight, bias))
+        ctx.cut, ctx.biased = cut, bias is not None
+        whole = x if cut is None else cut.gathered(x, "activations")
+        return functional.linear(whole, *_cast(x, weight, bias))
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Gradients of weights in the weights' dtype."""
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+        """Gradients of weights in the weights' dtype; the input's is scattered."""
         x, weight = ctx.saved_tensors
-        rows = slope.flatten(0, -2)
-        dw = (rows.t() @ x.flatten(0, -2)).to(weight.dtype)
+        whole = x if ctx.cut is None else ctx.cut.gathered(x, "activations again")
         dx = slope @ weight.to(slope.dtype)
-        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None
+        dx = dx if ctx.cut is None else ctx.cut.scattered(dx, "activations back")
+        rows = slope.flatten(0, -2)
+        dw = (rows.t() @ whole.flatten(0, -2)).to(weight.dtype)
+        return dx, dw, rows.sum(0).to(weight.dtype) if ctx.biased else None, None
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x times the weight, in the dtype of x."""
     if weight.dtype == x.dtype:
         return functional.linear(x, weight, bias)
-    return _CastLinear.apply(x, weight, bias)
+    return _Linear.apply(x, weight, bias, None)
 
 
-class _LeaveTokens(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """Out of a region with sequence parallelism."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cut: TensorCut) -> Tensor:
-        """Added up, own tokens kept."""
-        ctx.cut = cut
-        return cut.scattered(x, "activations")
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        """Gathered."""
-        return ctx.cut.gathered(slope, "activations back"), None
-
-
-def leave(x: Tensor, cut: TensorCut) -> Tensor:
+def leave(x: Tensor, cut: TensorCut, what: str = "activations") -> Tensor:
     """The end of a region."""
     if cut.parts == 1:
         return x
-    return _LeaveTokens.apply(x, cut) if cut.tokens else _Leave.apply(x, cut, "activations")
+    if cut.tokens and what == "activations":
+        back = partial(cut.gathered, what="activations back")
+        return _Exchange.apply(x, partial(cut.scattered, what=what), back)
+    return _Exchange.apply(x, partial(cut.reduced, what=what), lambda slope: slope)
 
 
 class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -178,9 +141,10 @@ class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     def forward(self, x: Tensor) -> Tensor:
         """Enter and multiply."""
         if self.cut.tokens:
-            return _GatherLinear.apply(x, self.weight, self.bias, self.cut)
+            return _Linear.apply(x, self.weight, self.bias, self.cut)
         if self.cut.parts > 1:
-            x = _Enter.apply(x, self.cut)
+            back = partial(self.cut.reduced, what="activations back")
+            x = _Exchange.apply(x, lambda y: y.view_as(y), back)
         return linear(x, self.weight, self.bias)
 
 
@@ -343,13 +307,8 @@ class LossHead(nn.Module):  # type: ignore[misc, unused-ignore]
         most = scores.detach().amax(-1)
         cut.groups.wait(cut.groups.all_reduce("tp", "loss", most, largest=True))
         scores = scores - most[:, None]
-        total = _Leave.apply(scores.exp().sum(-1), cut, "loss")
+        total = leave(scores.exp().sum(-1), cut, "loss")
         own = targets - cut.rank * self.rows
         here = (own >= 0) & (own < self.rows)
         found = scores.gather(1, own.clamp(0, self.rows - 1)[:, None])[:, 0] * here
-        return (total.log() - _Leave.apply(found, cut, "loss")).mean()
-
-
-def turns_of(sizes: DecoderSizes, seq_len: int, like: Tensor) -> Angles:
-    """Cosines and sines of positions."""
-    return angles(seq_len, sizes.head_dim, 0, like)
+        return (total.log() - leave(found, cut, "loss")).mean()

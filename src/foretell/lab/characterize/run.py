@@ -6,25 +6,73 @@ was at, and the others are started anew without it. Processes end with the super
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretell.errors import BadInput, Problem, bad_input, wrong
+from foretell.catalog.names import exists, find
+from foretell.catalog.systems import named_system, system_from_file
+from foretell.errors import BadInput, bad_input, wrong
 from foretell.interop.user_files import write_whole
-from foretell.lab.characterize import files, launch
+from foretell.lab.characterize import launch
 from foretell.lab.characterize.config import (
     CharacterizeConfig,
     JobPoint,
     RunnerSettings,
     read_config,
 )
-from foretell.lab.characterize.devices import device_note
-from foretell.lab.characterize.files import FAILED, POINTS, LaunchTask
-from foretell.lab.characterize.launch import NodePlace
+from foretell.lab.characterize.launch import FAILED, POINTS, LaunchTask, NodePlace
 from foretell.records import JsonRecord, dataclass
+from foretell.specs.chip import Chip
+
+HOW = "calibrate measure and calibrate fit write a file of this machine for --system"
+
+
+def device_note(system: str, device: str, environments: Iterable[Mapping[str, Any]] = ()) -> str:
+    """A warning where what ran, or what the file says will run, is not the predicted system; else empty."""
+    chip = _chip(system)
+    if chip is None:
+        return ""
+    ran = sorted({str(told.get("chip") or "") for told in environments} - {""})
+    other = [name for name in ran if not same_device(chip, name)]
+    if other:
+        return _words(", ".join(other), chip)
+    if not ran and device == "cpu" and chip.architecture != "cpu":
+        return _words("the CPU of this machine", chip)
+    return ""
+
+
+def same_device(chip: Chip, name: str) -> bool:
+    """Whether a device's own name means the chip: its id or name, or a name of the catalogue for it."""
+    if name in (chip.id, chip.name) or chip.name.startswith(f"{name},"):
+        return True
+    return exists(name) and find(name, ("chip",), "chip").id in (chip.id, _base(chip))
+
+
+def _base(chip: Chip) -> str:
+    """The catalogue chip that a calibrated one starts from."""
+    return find(chip.name, ("chip",), "chip").id if exists(chip.name) else chip.id
+
+
+def _words(ran: str, chip: Chip) -> str:
+    return (
+        f"warning: runs on {ran}, but predictions are for {chip.name}: their times are not comparable "
+        f"({HOW})"
+    )
+
+
+def _chip(system: str) -> Chip | None:
+    """The chip that is predicted; None where the name means nothing, which `predict` says."""
+    if not system:
+        return None
+    try:
+        path = Path(system)
+        return (system_from_file(path) if path.is_file() else named_system(system)).chip
+    except BadInput:
+        return None
+
 
 if TYPE_CHECKING:
     from foretell.lab.characterize.predict import PointPrediction
@@ -117,7 +165,7 @@ def assemble(
     """What a folder holds of the matrix, and its table."""
     found = []
     for row in rows:
-        done, lost = files.read_finished(folder, row.key), files.read_failure(folder, row.key)
+        done, lost = launch.read_finished(folder, row.key), launch.read_failure(folder, row.key)
         if done is not None:
             row = replace(row, status="finished", measured=done, why="")
         elif lost is not None and row.status == "planned":
@@ -172,21 +220,19 @@ def _folder(
     problems = []
     folder = Path(out) if out is not None else Path("characterization")
     if folder.exists() and not folder.is_dir():
-        problems.append(Problem(path="out", value=str(folder), message="is not a folder"))
-    elif not resume and any(files.read_finished(folder, row.key) is not None for row in rows):
+        problems.append(wrong("out", str(folder), "is not a folder"))
+    elif not resume and any(launch.read_finished(folder, row.key) is not None for row in rows):
         message, allowed = "already holds points of this matrix", "--resume, or another folder"
-        problems.append(Problem(path="out", value=str(folder), message=message, allowed=allowed))
+        problems.append(wrong("out", str(folder), message, allowed))
     if find_spec("torch") is None:
         message, how = "running needs PyTorch", "pip install torch, or --dry-run"
-        problems.append(Problem(path="torch", value=None, message=message, allowed=how))
+        problems.append(wrong("torch", None, message, how))
     if not settings.timeout_s > 0.0:
         problems.append(wrong("timeout", settings.timeout_s, "not a time"))
     host, _, port = place.master.rpartition(":")
     if any(row.point.nodes > 1 for row in rows) and not (host and port.isdigit()):
         message, allowed = "several nodes need one", "host:port of the first, the same on each"
-        problems.append(
-            Problem(path="master", value=place.master or None, message=message, allowed=allowed)
-        )
+        problems.append(wrong("master", place.master or None, message, allowed))
     if problems:
         raise BadInput(problems)
     try:
@@ -212,7 +258,7 @@ class _MatrixRun:
         if self.place.node > 0:
             self._follow(rows)
             return
-        todo = [row for row in rows if files.read_finished(self.folder, row.key) is None]
+        todo = [row for row in rows if launch.read_finished(self.folder, row.key) is None]
         self.many, self.done = len(rows), len(rows) - len(todo)
         for row in todo:
             (self.folder / FAILED / f"{row.key}.json").unlink(missing_ok=True)
@@ -231,7 +277,7 @@ class _MatrixRun:
                 todo = [row for row in todo if row not in alike]
 
     def _settled(self, row: PointRow) -> bool:
-        either = files.read_finished(self.folder, row.key) or files.read_failure(
+        either = launch.read_finished(self.folder, row.key) or launch.read_failure(
             self.folder, row.key
         )
         return either is not None
@@ -268,7 +314,7 @@ class _MatrixRun:
         # Between two points it costs none, but a launch that never comes to a point would go on for ever.
         self.lost += 1
         if not began or self.lost > MOST_LOST:
-            problem = Problem(path="", value=None, message=f"nothing could be run: {why}")
+            problem = wrong("", None, f"nothing could be run: {why}")
             raise BadInput([problem])
 
     def _heard(self, texts: Mapping[str, str]) -> launch.Hears:

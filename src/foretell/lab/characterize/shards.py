@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from foretell.lab.characterize.groups import RankGroups
-from foretell.lab.characterize.recorder import RecordedMessage
+from foretell.lab.characterize.recorder import RankGroups, RecordedMessage
 from foretell.specs.plan import Plan
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

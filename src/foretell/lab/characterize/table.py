@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.interop.user_files import whole_file
 from foretell.lab.characterize.config import JobPoint
-from foretell.lab.characterize.files import POINTS
+from foretell.lab.characterize.launch import POINTS
 
 if TYPE_CHECKING:
     from foretell.lab.characterize.run import PointRow
@@ -51,25 +51,29 @@ def measured_of(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary(row: "PointRow") -> dict[str, Any]:
     """One point as JSON."""
-    point = row.point
     measured = None if row.measured is None else measured_of(row.measured)
     guess = None if row.predicted is None else row.predicted.to_dict()
     error = None
     if measured is not None and row.predicted is not None:
         error = row.predicted.step_s / measured["step_s"] - 1.0
     return {
-        "key": row.key,
-        "model": point.model,
-        "plan": str(point.plan),
-        "processes": point.processes,
-        "nodes": point.nodes,
-        "global_batch": point.global_batch,
-        "seq_len": point.seq_len,
+        **_place(row),
         "status": row.status,
         "why": row.why or None,
         "predicted": guess,
         "measured": measured,
         "step_error": error,
+    }
+
+
+def _place(row: "PointRow") -> dict[str, Any]:
+    """Which point it is."""
+    point = row.point
+    return {
+        "key": row.key,
+        "model": point.model,
+        "plan": str(point.plan),
+        **{n: getattr(point, n) for n in ("processes", "nodes", "global_batch", "seq_len")},
     }
 
 
@@ -79,12 +83,7 @@ def step_rows(row: "PointRow") -> list[dict[str, Any]]:
     assert table is not None
     point, guess = row.point, row.predicted
     fixed = {
-        "key": row.key,
-        "model": point.model,
-        "plan": str(point.plan),
-        "processes": point.processes,
-        "nodes": point.nodes,
-        "global_batch": point.global_batch,
+        **{name: cell for name, cell in _place(row).items() if name != "seq_len"},
         "micro_batch": point.plan.micro_batch,
         "micro_batches": point.micro_batches,
         "seq_len": point.seq_len,
@@ -124,19 +123,11 @@ def _environment(told: Mapping[str, Any]) -> dict[str, Any]:
     """The environment in columns."""
     host, libraries, card = told["host"], told["libraries"], told["card"]
     return {
-        "date": told["date"],
-        "device": told["device"],
-        "chip": told["chip"],
+        **{name: told[name] for name in ("date", "device", "chip")},
         "driver": str(card.get("driver", "")) or None,
         "backend": told["backend"] or None,
-        "torch": libraries.get("torch"),
-        "cuda": libraries.get("cuda"),
-        "nccl": libraries.get("nccl"),
-        "python": host.get("python"),
-        "kernel": host.get("kernel"),
-        "cpu": host.get("cpu"),
-        "cores": host.get("cores"),
-        "threads": host.get("threads"),
+        **{name: libraries.get(name) for name in ("torch", "cuda", "nccl")},
+        **{name: host.get(name) for name in ("python", "kernel", "cpu", "cores", "threads")},
         "foretell": told["foretell"],
     }
 

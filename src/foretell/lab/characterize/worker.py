@@ -22,7 +22,7 @@ from typing import Any
 
 from foretell.interop.user_files import write_whole
 from foretell.lab.characterize.config import JobPoint, RunnerSettings
-from foretell.lab.characterize.files import LaunchTask
+from foretell.lab.characterize.launch import LaunchTask
 
 SICK = 75
 """Exit code of a process whose point failed."""

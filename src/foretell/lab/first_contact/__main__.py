@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foretell.errors import BadInput
-from foretell.lab.first_contact.lines import append_lines
-from foretell.lab.first_contact.render import with_ledger
+from foretell.lab.first_contact.entry import append_lines
+from foretell.lab.first_contact.page import with_ledger
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,6 @@
-"""Waves of measured rows with the predictions of the version that met them first.
+"""Waves of measured rows with the predictions of the version that met them first, and their aggregates.
+
+Every source counts alike in aggregates.
 
 A wave is a file `waves/KIND--NAME.csv.gz`. Its first line is `# ` and JSON: kind, name, date, commit, table,
 its rows, how many were refused, aggregates, and a list of names. A CSV table follows, with a line for each
@@ -11,17 +13,179 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 from foretell.errors import bad_input
-from foretell.lab.first_contact.contact import Contact
-from foretell.lab.first_contact.scores import ContactScore, FitScore, score_fits, scores_by_metric
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass, plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """One number of one row: measured, and as the version that met it predicted it."""
+
+    wave: str
+    """Name of the wave."""
+    id: str
+    """The row's id."""
+    source: str
+    """Where the row is published."""
+    group: str
+    """What counts as one source: a source's short name; of serving model, chip, engine and disaggregation."""
+    metric: str
+    """What is compared: step_s, tpot, ttft, step, fit_probability, ..."""
+    seen_before: bool
+    """Whether rows of its source (of serving: of its model, chip and engine) were open already."""
+    measured: float | None
+    """The measurement; None where it is unknown. Of fit_probability 1: it ran, 0: it ran out of memory."""
+    predicted: float
+    """The prediction of the version that met it."""
+    low: float | None
+    """Lower end of the 90 % interval; None where there is none."""
+    high: float | None
+    """Upper end."""
+
+    @property
+    def log_error(self) -> float:
+        """ln(measured / predicted); NaN where one of them is no positive number."""
+        if not (self.measured and self.measured > 0.0 and self.predicted > 0.0):
+            return math.nan
+        return math.log(self.measured / self.predicted)
+
+
+FAR = 0.25
+"""Relative error from which a row is far off."""
+FIT = "fit_probability"
+"""Metric of rows that ran or ran out of memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactScore:
+    """How far some rows were from their predictions, and how many lay inside their intervals."""
+
+    metric: str
+    """What is compared."""
+    seen_before: bool
+    """Whether these are new rows of sources that were known."""
+    sources: int
+    """Sources; of serving combinations of model, chip, engine and disaggregation."""
+    rows: int
+    """Rows."""
+    median_source: float
+    """Median over sources of the median |predicted / measured - 1|."""
+    median_row: float | None
+    """Median over rows of |predicted / measured - 1|; None where only aggregates are known."""
+    signed: float
+    """Median over rows of predicted / measured - 1."""
+    far_off: float
+    """Share of rows that are more than 25 % off."""
+    inside_rows: float | None
+    """Share of rows inside their 90 % interval; None where there is none."""
+    inside_sources: float | None
+    """Mean over sources of that share."""
+    high_over_low: float | None
+    """Median width of the intervals."""
+
+    to_dict = as_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitScore:
+    """How many runs were predicted to fit, of those that ran and of those that ran out of memory."""
+
+    ran: int
+    """Runs that ran."""
+    ran_predicted_not: int
+    """Of these, those that were less likely than not to fit."""
+    out_of_memory: int
+    """Runs that ran out of memory."""
+    out_of_memory_predicted_to_fit: int
+    """Of these, those that were at least as likely to fit as not."""
+    brier: float
+    """Mean square of probability - outcome."""
+
+    to_dict = as_json()
+
+
+def scores_by_metric(contacts: Sequence[Contact]) -> tuple[ContactScore, ...]:
+    """Scores of each metric, largest group first; first contacts before new rows of known sources."""
+    groups: dict[tuple[bool, str], list[Contact]] = {}
+    for one in contacts:
+        groups.setdefault((one.seen_before, one.metric), []).append(one)
+    scores = [found for some in groups.values() if (found := score_contacts(some)) is not None]
+    return tuple(sorted(scores, key=lambda s: (s.seen_before, -s.rows, s.metric)))
+
+
+def score_contacts(contacts: Sequence[Contact]) -> ContactScore | None:
+    """The score of rows of one metric; None where nothing was measured, or no amount (see `score_fits`)."""
+    known = [one for one in contacts if one.metric != FIT and one.measured]
+    if not known:
+        return None
+    errors = [one.predicted / (one.measured or 1.0) - 1.0 for one in known]
+    sizes = [abs(error) for error in errors]
+    wide = [one for one in known if one.low is not None and one.high is not None]
+    inside = [float(_inside(one)) for one in wide]
+    shares = [mean(some) for some in _by_source(wide, inside).values()]
+    widths = [one.high / one.low for one in wide if one.low and one.high]
+    return ContactScore(
+        metric=known[0].metric,
+        seen_before=known[0].seen_before,
+        sources=len(_by_source(known, sizes)),
+        rows=len(known),
+        median_source=_short(median(median(some) for some in _by_source(known, sizes).values())),
+        median_row=_short(median(sizes)),
+        signed=_short(median(errors)),
+        far_off=_short(mean(size > FAR for size in sizes)),
+        inside_rows=_short(mean(inside)) if inside else None,
+        inside_sources=_short(mean(shares)) if shares else None,
+        high_over_low=_short(median(widths)) if widths else None,
+    )
+
+
+def score_fits(contacts: Sequence[Contact]) -> FitScore | None:
+    """The score of runs that ran or ran out of memory; None where no outcome is known."""
+    known = [
+        (one.predicted, bool(one.measured))
+        for one in contacts
+        if one.metric == FIT and one.measured is not None
+    ]
+    if not known:
+        return None
+    ran = [chance for chance, outcome in known if outcome]
+    failed = [chance for chance, outcome in known if not outcome]
+    return FitScore(
+        ran=len(ran),
+        ran_predicted_not=sum(chance < 0.5 for chance in ran),
+        out_of_memory=len(failed),
+        out_of_memory_predicted_to_fit=sum(chance >= 0.5 for chance in failed),
+        brier=_short(mean((chance - outcome) ** 2 for chance, outcome in known)),
+    )
+
+
+def _by_source(contacts: Sequence[Contact], values: Sequence[float]) -> dict[str, list[float]]:
+    """Values of rows by what counts as one source."""
+    found: dict[str, list[float]] = {}
+    for one, value in zip(contacts, values, strict=True):
+        found.setdefault(one.group, []).append(value)
+    return found
+
+
+def _inside(one: Contact) -> bool:
+    """Whether the measurement of a row lies in its interval."""
+    if one.low is None or one.high is None or one.measured is None:
+        return False
+    return one.low <= one.measured <= one.high
+
+
+def _short(value: float) -> float:
+    return round(float(value), 4)
+
 
 KINDS = ("training", "serving", "post-training", "memory")
 """Kinds of tables that a wave may be of."""
@@ -31,6 +195,8 @@ OPEN_BEFORE = Path(__file__).with_name("open_before.csv.gz")
 """What the tables hold that formulas were found on before the first wave: columns kind and group."""
 COLUMNS = ("id", "source", "group", "metric", "seen_before", "measured", "predicted", "low", "high")
 """Columns of a wave's table."""
+FACTS = ("kind", "name", "date", "commit", "table", "rows", "refused")
+"""What a wave's file says of it."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 """A name of a wave: a part of its file's name."""
 
@@ -65,6 +231,11 @@ class Wave:
     def fits(self) -> FitScore | None:
         """Runs predicted to fit or not, where the wave has such."""
         return score_fits(self.contacts)
+
+    @property
+    def aggregates(self) -> dict[str, Any]:
+        """Both as JSON."""
+        return {"scores": plain(self.scores), "fits": plain(self.fits)}
 
 
 def first_contacts(
@@ -126,8 +297,7 @@ def read_wave(path: Path) -> Wave:
         )
         for cells in csv.DictReader(io.StringIO(table))
     )
-    keys = ("kind", "name", "date", "commit", "table", "rows", "refused")
-    return Wave(**{key: facts[key] for key in keys}, contacts=contacts)
+    return Wave(**{name: facts[name] for name in FACTS}, contacts=contacts)
 
 
 def wave_text(wave: Wave) -> str:
@@ -135,18 +305,7 @@ def wave_text(wave: Wave) -> str:
     wave = replace(wave, contacts=tuple(as_stored(one) for one in wave.contacts))
     names = list(dict.fromkeys(text for one in wave.contacts for text in (one.source, one.group)))
     places = {text: place for place, text in enumerate(names)}
-    head = {
-        "kind": wave.kind,
-        "name": wave.name,
-        "date": wave.date,
-        "commit": wave.commit,
-        "table": wave.table,
-        "rows": wave.rows,
-        "refused": wave.refused,
-        "scores": [score.to_dict() for score in wave.scores],
-        "fits": None if wave.fits is None else wave.fits.to_dict(),
-        "names": names,
-    }
+    head = {**{name: getattr(wave, name) for name in FACTS}, **wave.aggregates, "names": names}
     text = io.StringIO()
     text.write(f"# {json.dumps(head)}\n")
     writer = csv.writer(text, lineterminator="\n")
@@ -162,34 +321,29 @@ def as_stored(one: Contact) -> Contact:
     """A contact with figures of five significant digits."""
     return replace(
         one,
-        measured=_short(one.measured),
+        measured=_digits(one.measured),
         predicted=float(f"{one.predicted:.5g}"),
-        low=_short(one.low),
-        high=_short(one.high),
+        low=_digits(one.low),
+        high=_digits(one.high),
     )
 
 
-def _short(value: float | None) -> float | None:
+def _digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
 def check_entry(kind: str, name: str, folder: Path = FOLDER) -> Path:
     """Where a new wave would be stored; BadInput for a name that is none or is taken."""
     path = folder / f"{kind}--{name}.csv.gz"
-    problem = None
     if NAME.fullmatch(name) is None:
-        problem = (
-            "is no name of a wave",
-            "lower-case letters, digits, '.', '_' and '-', 60 at most",
-        )
-    elif path.exists() or (FOLDER / path.name).exists():
+        allowed = "lower-case letters, digits, '.', '_' and '-', 60 at most"
+        raise bad_input("first-contact", name, "is no name of a wave", allowed)
+    if path.exists() or (FOLDER / path.name).exists():
         taken = ", ".join(wave.name for wave in (*waves(kind), *waves(kind, folder)))
-        problem = (
-            f"is in the ledger already as a first contact of {kind}; a first contact is met once",
-            f"a name other than {taken}, or --after-learning {name} to score it again",
+        message = (
+            f"is in the ledger already as a first contact of {kind}; a first contact is met once"
         )
-    if problem is not None:
-        message, allowed = problem
+        allowed = f"a name other than {taken}, or --after-learning {name} to score it again"
         raise bad_input("first-contact", name, message, allowed)
     return path
 

@@ -2,30 +2,31 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.first_contact.contact import Contact
-from foretell.lab.first_contact.entry import after_learning
-from foretell.lab.first_contact.ledger import KINDS, Wave, at_most, first_contacts, waves
-from foretell.lab.first_contact.lines import SealedScore, sealed_scores
-from foretell.lab.first_contact.scores import FAR, ContactScore, score_contacts
+from foretell.lab.first_contact.entry import SealedScore, after_learning, sealed_scores
+from foretell.lab.first_contact.ledger import (
+    FACTS,
+    FAR,
+    KINDS,
+    Contact,
+    ContactScore,
+    Wave,
+    at_most,
+    first_contacts,
+    score_contacts,
+    waves,
+)
+from foretell.lab.validate.page_text import Sections, markdown, with_written
 from foretell.records import plain
 
 HISTORY = Path(__file__).with_name("history.toml")
 """What was recorded of first contacts before the ledger: aggregates in words."""
 MOST = 15
 """Rows of a source that count where a large table would decide everything."""
-LABELS = {
-    "step_s": "step time", "peak_memory_bytes": "peak memory", "tpot": "TPOT", "ttft": "TTFT",
-    "ttft_mean": "mean TTFT", "e2e": "request latency", "throughput": "throughput",
-    "input_throughput": "prefill throughput", "joules": "energy", "step": "step time",
-    "memory": "peak memory", "gen": "generation", "update_actor": "policy update",
-    "old_logprob": "old log-probabilities", "ref_logprob": "reference log-probabilities",
-    "adv": "advantages", "sync": "weight synchronisation in a step", "reshard": "resharding",
-    "weight_sync": "weight synchronisation",
-}  # fmt: skip
+LABELS: Mapping[str, str] = tomllib.loads(HISTORY.read_text(encoding="utf-8"))["labels"]
 """Metric -> what a page calls it."""
 OUTCOME = re.compile(r"\w+ so$")
 """How a scorer ends its count of right outcomes."""
@@ -53,18 +54,19 @@ def known_text() -> str:
 
 def _waves_table(*, seen_before: bool) -> str:
     """A line for each wave and metric of first contacts, or of rows of known sources."""
-    lines = [f"| wave | met by | predicted | {COLUMNS} | after learning |", "|" + "---|" * 12]
+    rows: list[Sequence[str]] = []
     for wave in (wave for kind in KINDS for wave in waves(kind)):
         for score in wave.scores:
             if score.seen_before == seen_before:
                 what, after = _what(wave.kind, score.metric), _after_cell(wave, score)
-                lines.append(_line(wave, what, score, after))
-        few = None if seen_before else _few(wave)
-        if few is not None:
-            what = f"{_what(wave.kind, few.metric)}, at most {MOST} rows a source"
-            lines.append(_line(wave, what, few, ""))
-        lines += [] if seen_before else _fit_lines(wave)
-    return "\n".join(lines)
+                rows.append((wave.name, wave.commit, what, *_cells(score), after))
+        if not seen_before:
+            few = _few(wave)
+            if few is not None:
+                what = f"{_what(wave.kind, few.metric)}, at most {MOST} rows a source"
+                rows.append((wave.name, wave.commit, what, *_cells(few), ""))
+            rows += _fit_row(wave)
+    return markdown(f"wave | met by | predicted | {COLUMNS} | after learning", rows)
 
 
 def sources_text() -> str:
@@ -73,18 +75,14 @@ def sources_text() -> str:
     for one in first_contacts("training"):
         if one.metric == "step_s":
             groups.setdefault((one.wave, one.source), []).append(one)
-    lines = [
-        "| wave | source | rows | median error | signed | in 90 % | high / low |",
-        "|" + "---|" * 7,
-    ]
+    rows = []
     for (wave, source), some in groups.items():
         score = score_contacts(some)
         assert score is not None
-        lines.append(
-            f"| {wave} | {source} | {score.rows} | {_error(score.median_source)} | {score.signed:+.0%} | "
-            f"{_share(score.inside_rows)} | {_width(score.high_over_low)} |"
-        )
-    return "\n".join(lines)
+        errors = _error(score.median_source), f"{score.signed:+.0%}"
+        inside = _share(score.inside_rows), _width(score.high_over_low)
+        rows.append((wave, source, score.rows, *errors, *inside))
+    return markdown("wave | source | rows | median error | signed | in 90 % | high / low", rows)
 
 
 def sealed_text() -> str:
@@ -114,10 +112,8 @@ def _sealed_part(one: SealedScore, *, is_first: bool) -> str:
     state = "first contact" if is_first else "a draft: no first contact" if one.draft else "again"
     lines = [f"{one.wave}, {asked}, scored at {one.commit} on {one.date} ({state}):", ""]
     if one.scores:
-        lines += [f"| predicted | {COLUMNS} |", "|" + "---|" * 9]
-        lines += [
-            f"| {_what(one.kind, score.metric)} | {_cells(score)} |" for score in one.scores
-        ] + [""]
+        rows = [(_what(one.kind, score.metric), *_cells(score)) for score in one.scores]
+        lines += [markdown(f"predicted | {COLUMNS}", rows), ""]
     lines += [f"- {OUTCOME.sub('were predicted to', note)}" for note in one.notes]
     return "\n".join(lines).rstrip()
 
@@ -125,9 +121,8 @@ def _sealed_part(one: SealedScore, *, is_first: bool) -> str:
 def history_text() -> str:
     """What was recorded before the ledger."""
     found = tomllib.loads(HISTORY.read_text(encoding="utf-8"))["line"]
-    lines = ["| predicted | printed, source or model held out | first contact |", "|---|---|---|"]
-    lines += [f"| {one['what']} | {one['printed']} | {one['first_contact']} |" for one in found]
-    return "\n".join(lines)
+    rows = [(one["what"], one["printed"], one["first_contact"]) for one in found]
+    return markdown("predicted | printed, source or model held out | first contact", rows)
 
 
 def readme_text() -> str:
@@ -211,14 +206,8 @@ def ledger_dict() -> dict[str, Any]:
     return {
         "waves": [
             {
-                "kind": wave.kind,
-                "name": wave.name,
-                "date": wave.date,
-                "commit": wave.commit,
-                "rows": wave.rows,
-                "refused": wave.refused,
-                "scores": [score.to_dict() for score in wave.scores],
-                "fits": None if wave.fits is None else wave.fits.to_dict(),
+                **{name: getattr(wave, name) for name in FACTS if name != "table"},
+                **wave.aggregates,
                 "after_learning": after_learning(wave.kind, wave.name),
             }
             for kind in KINDS
@@ -236,7 +225,7 @@ def _few(wave: Wave) -> ContactScore | None:
     return score_contacts(at_most(some, MOST))
 
 
-def _fit_lines(wave: Wave) -> list[str]:
+def _fit_row(wave: Wave) -> list[Sequence[str]]:
     """A line of runs that ran or ran out of memory."""
     fits = wave.fits
     if fits is None:
@@ -246,22 +235,21 @@ def _fit_lines(wave: Wave) -> list[str]:
         f"{fits.out_of_memory_predicted_to_fit} of {fits.out_of_memory} out of memory predicted to fit, "
         f"Brier score {fits.brier:.3f}"
     )
-    return [f"| {wave.name} | {wave.commit} | {text} |" + " |" * 9]
+    return [(wave.name, wave.commit, text, *[""] * 9)]
 
 
-def _line(wave: Wave, what: str, score: ContactScore, after: str) -> str:
-    """A line of the tables of waves."""
-    return f"| {wave.name} | {wave.commit} | {what} | {_cells(score)} | {after} |"
-
-
-def _cells(score: ContactScore) -> str:
+def _cells(score: ContactScore) -> tuple[str, ...]:
     """The figures of a score."""
-    row = "" if score.median_row is None else _error(score.median_row)
     inside = f"{_share(score.inside_rows)}, {_share(score.inside_sources)}"
     return (
-        f"{score.sources} | {score.rows:,} | {_error(score.median_source)} | {row} | {score.signed:+.0%} | "
-        f"{_share(score.far_off)} | {inside if score.inside_rows is not None else ''} | "
-        f"{_width(score.high_over_low)}"
+        str(score.sources),
+        f"{score.rows:,}",
+        _error(score.median_source),
+        "" if score.median_row is None else _error(score.median_row),
+        f"{score.signed:+.0%}",
+        _share(score.far_off),
+        inside if score.inside_rows is not None else "",
+        _width(score.high_over_low),
     )
 
 
@@ -297,3 +285,28 @@ def _share(value: float | None) -> str:
 
 def _width(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
+
+
+def _of_ledger(write: Callable[[], str]) -> Callable[[Path], str]:
+    """A section that needs no data beside the package."""
+    return lambda _: write()
+
+
+SECTIONS: Sections = tuple(
+    (name, section, _of_ledger(write))
+    for name, section, write in (
+        ("README.md", "first contact", readme_text),
+        ("docs/accuracy.md", "first contact", readme_text),
+        ("docs/first-contact.md", "waves", waves_text),
+        ("docs/first-contact.md", "known sources", known_text),
+        ("docs/first-contact.md", "training sources", sources_text),
+        ("docs/first-contact.md", "sealed waves", sealed_text),
+        ("docs/first-contact.md", "before the ledger", history_text),
+    )
+)
+"""Page, name of its section, and what writes it."""
+
+
+def with_ledger(root: Path) -> dict[Path, str]:
+    """The pages of a repository as the ledger is today."""
+    return with_written(root, SECTIONS, root)

@@ -4,18 +4,18 @@ It is alone, as a baseline and as an oracle: `search` ranks the plans of one job
 times given plans, `study` runs the whole published study, `render` shows a result as text. What the
 published code does differently from what it means is kept, named and switchable in `Quirks`.
 
-    records.py, inputs.py, check.py    models, chips and quirks; those of files; arguments to a question
-    space.py, search.py, why_none.py   the published candidates, the best of them, what leaves none
-    layer.py, ops.py, comm.py, iteration.py    seconds and bytes: of ops, of a layer, of messages, of a step
-    study.py, tables.py, rows.py, findings.py  the whole study, its best plans, its rows, what it concludes
-    report.py    a result as text
+    records    models, chips and quirks (study.toml has the published ones)
+    check      arguments to a question; models and chips of files and of the catalogue
+    space      the published candidates
+    search     the best of them, and what leaves none
+    ops, layer, iteration    seconds and bytes: of ops, of a layer and its messages, of a step
+    study      the whole study
+    rows       its rows and best plans, and results as text
 """
 
 from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, StudyChip, StudyModel
-from foretell.lab.reference.report import render, render_study
-from foretell.lab.reference.search import ReferenceSearch, evaluate, search
-from foretell.lab.reference.study import StudyResult, study
-from foretell.lab.reference.why_none import why_none
+from foretell.lab.reference.search import ReferenceSearch, evaluate, search, why_none
+from foretell.lab.reference.study import StudyResult, render, render_study, study
 
 __all__ = [
     "CHIPS",

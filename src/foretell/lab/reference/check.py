@@ -3,15 +3,17 @@
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from foretell.errors import BadInput, Problem, nearest_name, wrong
-from foretell.lab.reference.inputs import chip_from_name, model_from_name
+from foretell.catalog.files import read_table
+from foretell.catalog.models import model as catalogue_model
+from foretell.catalog.systems import named_system, own_file, system_from_file
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import (
     CHIPS,
@@ -25,10 +27,110 @@ from foretell.lab.reference.records import (
 from foretell.lab.reference.rows import PLAN_COLUMNS, Cell, plans_of
 from foretell.lab.reference.space import ReferencePlans
 from foretell.records import dataclass
+from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
+from foretell.specs.model import Model
+from foretell.specs.system import System
+
+VECTOR_FP16 = 2.0
+"""Vector rate in fp16 over that in fp32: what packed instructions give on chips since 2022."""
+FULL_RATIO = 4
+"""Widths of the residual stream that the solver's feed-forward is wide."""
+
+
+def model_from_name(name: str, seq_len: int | None = None) -> tuple[StudyModel, tuple[str, ...]]:
+    """A model's file or catalogue id as the solver's record, and what that leaves out."""
+    path = own_file(name) if name.lower().endswith(".toml") else None
+    if path is not None:
+        table = read_table(path)
+        if "embed" in table:
+            usual = {"causal": True, "samples": 0.0}
+            return _record(StudyModel, table, path.stem, "model", usual), ()
+    return model_from_catalogue(catalogue_model(name), seq_len)
+
+
+def model_from_catalogue(model: Model, seq_len: int | None) -> tuple[StudyModel, tuple[str, ...]]:
+    """Width, heads and layers of a model; everything else is the solver's."""
+    stack = model.stack
+    heads = [m for layer in stack.layers for m in layer.mixers if isinstance(m, Attention)]
+    if not heads:
+        message = "has no softmax attention, and the published solver knows nothing else"
+        raise bad_input("model", model.id, message)
+    taken = f"equal layers of attention and a feed-forward of {FULL_RATIO} widths"
+    notes = [f"{model.id}: {taken}, as the solver has them"]
+    own = {layer.ffn.width for layer in stack.layers if isinstance(layer.ffn, Dense)}
+    if own != {FULL_RATIO * stack.hidden}:
+        notes.append(f"its own feed-forward ({sorted(own) or 'experts'}) is not what is timed")
+    if heads[0].kv_heads != heads[0].heads:
+        notes.append(f"its {heads[0].kv_heads} key and value heads are taken as {heads[0].heads}")
+    found = StudyModel(
+        name=model.id,
+        seq_len=seq_len or min(model.max_positions, 4096),
+        embed=stack.hidden,
+        heads=heads[0].heads,
+        layers=len(stack.layers),
+        causal=heads[0].causal,
+        samples=0.0,
+    )
+    return found, tuple(notes)
+
+
+def chip_from_name(name: str) -> tuple[StudyChip, tuple[str, ...]]:
+    """A chip's or system's file or catalogue id as the solver's record, and what was assumed."""
+    path = own_file(name)
+    if path is not None:
+        table = read_table(path)
+        if "hbm_bytes" in table:
+            return _record(StudyChip, table, path.stem, "chip", {}), ()
+        return chip_of_system(system_from_file(path))
+    return chip_of_system(named_system(name))
+
+
+def chip_of_system(system: System) -> tuple[StudyChip, tuple[str, ...]]:
+    """Peaks and memory of the chip, the innermost tier as the fast one and the outermost as the slow one."""
+    chip, tiers = system.chip, system.network.tiers
+    matrix = chip.matrix_flop_per_s.get("bf16") or chip.matrix_flop_per_s.get("fp16")
+    if not matrix:
+        raise bad_input("chip", system.id, "has no matrix rate in bf16 or fp16")
+    notes = (
+        f"{system.id}: {tiers[0].name} links as the fast tier, {tiers[-1].name} as the slow one",
+        f"vector rate in fp16: {VECTOR_FP16:g} times that in fp32",
+    )
+    found = StudyChip(
+        name=system.id,
+        matrix_flop_per_s=float(matrix),
+        vector_flop_per_s=VECTOR_FP16 * float(chip.vector_flop_per_s),
+        hbm_bytes_per_s=float(chip.memory_bandwidth_bytes_per_s),
+        hbm_bytes=float(chip.memory_bytes),
+        fast_bytes_per_s=float(tiers[0].bandwidth_bytes_per_s),
+        slow_bytes_per_s=float(tiers[-1].bandwidth_bytes_per_s),
+    )
+    return found, notes
+
+
+def _record(
+    kind: Any, table: Mapping[str, Any], name: str, path: str, defaults: Mapping[str, Any]
+) -> Any:
+    """A record of the solver from a file's table; every wrong or missing field at once."""
+    known = {field.name: field for field in fields(kind)}
+    given = {"name": name, **defaults, **table}
+    problems = [
+        wrong(f"{path}.{key}", table[key], "is no field of the published solver", ", ".join(known))
+        for key in table
+        if key not in known
+    ]
+    problems += [
+        wrong(f"{path}.{key}", None, "missing", ", ".join(known))
+        for key, field in known.items()
+        if key not in given and field.default is MISSING
+    ]
+    if problems:
+        raise BadInput(problems)
+    return kind(**given)
+
 
 MAX_GPUS = 1 << 20
-"""Largest job; beyond it ring latencies alone make the model meaningless, and products stay in
-int64."""
+"""Largest job; beyond it ring latencies alone make the model meaningless, and products stay in int64."""
 MAX_FAST_DOMAIN = 1 << 16
 """Largest fast domain."""
 MAX_GLOBAL_BATCH = 1 << 30
@@ -149,7 +251,7 @@ def check_plans(question: ReferenceQuestion, rows: Sequence[Mapping[str, Cell]])
         ("nv_pp", plans.nv_pp, plans.pp % plans.nv_pp == 0, "does not divide its group"),
     ]
     problems = [
-        Problem(path=f"plans.{i}.{name}", value=int(values[i]), message=message)
+        wrong(f"plans.{i}.{name}", int(values[i]), message)
         for name, values, kept, message in rules
         for i in np.nonzero(~kept)[0].tolist()
     ]
@@ -166,9 +268,7 @@ def whole(path: str, value: object, largest: int, problems: list[Problem]) -> in
     except TypeError:
         number = 0
     if isinstance(value, bool) or not 1 <= number <= largest:
-        problems.append(
-            Problem(path=path, value=value, message="is not a usable count", allowed=allowed)
-        )
+        problems.append(wrong(path, value, "is not a usable count", allowed))
         return 0
     return number
 
@@ -176,42 +276,27 @@ def whole(path: str, value: object, largest: int, problems: list[Problem]) -> in
 def check_quirks(quirks: object, problems: list[Problem]) -> None:
     """A Quirks record or nothing."""
     if quirks is not None and not isinstance(quirks, Quirks):
-        problems.append(
-            Problem(path="quirks", value=quirks, message="is not a Quirks record", allowed="Quirks")
-        )
+        problems.append(wrong("quirks", quirks, "is not a Quirks record", "Quirks"))
 
 
 def _partial_domain(gpus: int, fast_domain: int) -> Problem:
-    """A job larger than its domain must fill whole domains: placements multiply to the domain
-    exactly."""
+    """A job larger than its domain must fill whole domains: placements multiply to the domain exactly."""
     near = max(round(gpus / fast_domain), 1) * fast_domain
-    return Problem(
-        path="gpus",
-        value=gpus,
-        message=f"does not fill whole fast domains of {fast_domain}",
-        allowed=f"at most {fast_domain}, or a multiple of it",
-        nearest=str(near),
-    )
+    message = f"does not fill whole fast domains of {fast_domain}"
+    return wrong("gpus", gpus, message, f"at most {fast_domain}, or a multiple of it", str(near))
 
 
 def find_word(
     path: str, word: object, table: Mapping[str, _Value], problems: list[Problem]
 ) -> _Value | None:
-    """What the word names, case and punctuation forgiven; None and a problem where it names
-    nothing."""
+    """What the word names, case and punctuation forgiven; None and a problem where it names nothing."""
     if isinstance(word, str):
         plain = {_plain(name): value for name, value in table.items()}
         if _plain(word) in plain:
             return plain[_plain(word)]
-    problems.append(
-        Problem(
-            path=path,
-            value=word,
-            message="is not a name of the reference study",
-            allowed=", ".join(table),
-            nearest=nearest_name(word, table) if isinstance(word, str) else None,
-        )
-    )
+    near = nearest_name(word, table) if isinstance(word, str) else None
+    message = "is not a name of the reference study"
+    problems.append(wrong(path, word, message, ", ".join(table), near))
     return None
 
 

@@ -3,10 +3,19 @@
 T0 = (t_f + t_b) mu nl + t_pp; bubble = (pp - 1) T0/mu; t = T0 + bubble + t_dp (plain 1F1B).
 """
 
+from dataclasses import fields
+
 import numpy as np
 
-from foretell.lab.reference.comm import TierLinks, collective_s, links_of, stage_hop_s
-from foretell.lab.reference.layer import LayerCost, layer_bytes, layer_cost
+from foretell.lab.reference.layer import (
+    LayerCost,
+    TierLinks,
+    collective_s,
+    layer_bytes,
+    layer_cost,
+    links_of,
+    stage_hop_s,
+)
 from foretell.lab.reference.ops import LayerBatch
 from foretell.lab.reference.records import (
     Floats,
@@ -81,8 +90,7 @@ class Times:
 def memory_of(
     question: ReferenceQuestion, plans: ReferencePlans | ReferenceSpace
 ) -> ReferenceMemory:
-    """Memory of plans or bases: wts = Wt nl, optimizer 6 wts/dp (/(dp m2) in seqp), acts nl min(pp,
-    mu)."""
+    """Memory of plans or bases: wts = Wt nl, optimizer 6 wts/dp (/(dp m2) in seqp), acts nl min(pp, mu)."""
     first, owner = distinct(plans.b, plans.m1, plans.m2)
     b, m1, m2 = plans.b[first], plans.m1[first], plans.m2[first]
     one = np.ones_like(b)
@@ -105,15 +113,8 @@ def times_of(question: ReferenceQuestion, plans: ReferencePlans, memory: Referen
     chip = with_quirks(question.chip, quirks)
     links = links_of(chip, question.fast_domain, quirks)
     first, owner = distinct(plans.b, plans.m1, plans.m2, plans.t1, plans.t2, plans.nb)
-    shapes = LayerBatch(
-        b=plans.b[first],
-        m1=plans.m1[first],
-        m2=plans.m2[first],
-        t1=plans.t1[first],
-        t2=plans.t2[first],
-        nb=plans.nb[first],
-    )
-    cost = layer_cost(model, question.strategy, chip, shapes, links)
+    columns = {field.name: getattr(plans, field.name)[first] for field in fields(LayerBatch)}
+    cost = layer_cost(model, question.strategy, LayerBatch(**columns), links)
     layers = model.layers // plans.pp
     microbatches = _microbatches(question, plans)
     weight_bytes = memory.weight_bytes / layers
@@ -170,9 +171,7 @@ def distinct(*columns: Ints) -> tuple[Ints, Ints]:
     for column in columns:
         width = int(column.max(initial=0)) + 1
         span *= width
-        if (
-            span >= 1 << 62
-        ):  # pack anew from what is distinct so far, so that the key cannot overflow
+        if span >= 1 << 62:  # packed anew from what is distinct so far, so that it cannot overflow
             key = np.unique(key, return_inverse=True)[1].astype(np.int64)
             span = (int(key.max(initial=0)) + 1) * width
         key = key * width + column

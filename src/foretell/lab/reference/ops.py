@@ -9,8 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.lab.reference.comm import Kind
-from foretell.lab.reference.records import Floats, Ints, Quirks, Strategy, StudyModel
+from foretell.lab.reference.records import Floats, Ints, Kind, Quirks, Strategy, StudyModel
 from foretell.records import dataclass
 
 ELEMENT_BYTES = 2.0

@@ -5,11 +5,13 @@ converts to those when it writes a row.
 """
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from foretell.catalog.files import read_table
 from foretell.records import dataclass
 
 Ints = npt.NDArray[np.int64]
@@ -21,6 +23,8 @@ Strategy = Literal["1d", "2d", "2d-seqp"]
 """1d tensor parallelism, 2d SUMMA, or 2d with the sequence split over the second dimension."""
 STRATEGIES: tuple[Strategy, ...] = ("1d", "2d", "2d-seqp")
 """The three strategies, as the published tables spell them."""
+Kind = Literal["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"]
+"""Collectives of the model; broadcast and reduce are SUMMA's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +95,11 @@ class Quirks:
     layernorm_2d_width: bool = True
     """(1) SUMMA's LayerNorm, and so its pipeline message, is l/m1 wide; corrected: e/m1."""
     free_slow_p2p: bool = True
-    """(2) Pipeline hops between domains cost nothing once nv_pp > 1; corrected: each costs a slow
-    hop."""
+    """(2) Pipeline hops between domains cost nothing once nv_pp > 1; corrected: each costs a slow hop."""
     single_tier_all_reduce: bool = True
-    """(3) An all-reduce within one tier moves its volume once; corrected: twice, as in the mixed
-    case."""
+    """(3) An all-reduce within one tier moves its volume once; corrected: twice, as in the mixed case."""
     dropped_tokens: bool = True
-    """(5) l/m2 and l/(m1 m2) are floored, dropping tokens; corrected: the real quotient, which
-    keeps them."""
+    """(5) l/m2 and l/(m1 m2) are floored, dropping tokens; corrected: the real quotient, which keeps them."""
     constant_nvlink: bool = True
     """(6) Any t GPUs of a domain get the full NVLink rate; corrected: (t-1)/(domain-1) of it where
     the GPUs are wired to each other, that is in domains of at most four. Larger ones have a switch,
@@ -107,8 +108,7 @@ class Quirks:
     """(7) 1d and seqp store the gathered input of qkv and fc1; corrected: the m1 shard, and a
     charged all-gather in the backward pass, as Megatron's sequence parallelism does."""
     unmasked_attention: bool = True
-    """(8) Causal models attend to all keys; corrected: to (l+1)/2 of them on average, evenly
-    spread."""
+    """(8) Causal models attend to all keys; corrected: to (l+1)/2 of them on average, evenly spread."""
     scaled_vector_flops: bool = True
     """(13) flops_per_gpu counts attention's vector work times matrix/vector peak; corrected: once.
     Only this reported figure changes: the time must scale, since it divides by the matrix peak."""
@@ -130,68 +130,11 @@ class Quirks:
         return replace(cls(), **dict.fromkeys(names or cls.names(), False))
 
 
-MODELS: dict[str, StudyModel] = {
-    "gpt3": StudyModel(
-        name="gpt3",
-        seq_len=2048,
-        embed=12288,
-        heads=96,
-        layers=96,
-        causal=True,
-        samples=1e12 / 2048,
-    ),
-    "gpt3_1T": StudyModel(
-        name="gpt3_1T",
-        seq_len=2048,
-        embed=25600,
-        heads=160,
-        layers=128,
-        causal=True,
-        samples=1e12 / 2048,
-    ),
-    "vit_era5": StudyModel(
-        name="vit_era5",
-        seq_len=64800,
-        embed=12288,
-        heads=64,
-        layers=48,
-        causal=False,
-        samples=350_000 * 80.0,
-    ),
-}
-"""The published models; runs are 1e12 tokens for GPT, 350,000 samples x 80 epochs for the ViT."""
-
-CHIPS: dict[str, StudyChip] = {
-    "A100": StudyChip(
-        name="A100",
-        matrix_flop_per_s=312e12,
-        vector_flop_per_s=78e12,
-        hbm_bytes_per_s=1555e9,
-        hbm_bytes=80e9,
-        fast_bytes_per_s=300e9,
-        slow_bytes_per_s=25e9,
-    ),
-    "H200": StudyChip(
-        name="H200",
-        matrix_flop_per_s=989.4e12,
-        vector_flop_per_s=133.8e12,
-        hbm_bytes_per_s=4800e9,
-        hbm_bytes=141e9,
-        fast_bytes_per_s=450e9,
-        slow_bytes_per_s=50e9,
-    ),
-    "B200": StudyChip(
-        name="B200",
-        matrix_flop_per_s=2500e12,
-        vector_flop_per_s=339e12,
-        hbm_bytes_per_s=8000e9,
-        hbm_bytes=192e9,
-        fast_bytes_per_s=900e9,
-        slow_bytes_per_s=100e9,
-    ),
-}
-"""The published chips with their network tiers (arXiv 2410.00273, configuration files)."""
-
+_TABLES = read_table(Path(__file__).with_name("study.toml"))
+MODELS = {name: StudyModel(name=name, **told) for name, told in _TABLES["model"].items()}
+"""The published models."""
+CHIPS = {name: StudyChip(name=name, **told) for name, told in _TABLES["chip"].items()}
+"""The published chips with their network tiers."""
 WIRED_DOMAIN = 4
 """Largest fast domain without a switch: boards of four GPUs join every pair directly."""
 A100_80GB_BYTES_PER_S = 2039e9

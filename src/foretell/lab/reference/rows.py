@@ -23,8 +23,7 @@ COLUMNS: tuple[str, ...] = (
     *("comp_frac", "tp_comm_frac", "dp_comm_frac", "pp_comm_frac", "bubble_frac", "mem_frac"),
     *("wts_mem", "wts_grad_mem", "wts_optimizer_states_mem", "acts_mem"),
 )
-"""Columns in their published order; memory in GB of 1e9 bytes, flops_per_gpu in TFLOP, times in
-seconds."""
+"""Columns in their published order; memory in GB of 1e9 bytes, flops_per_gpu in TFLOP, times in seconds."""
 
 PLAN_COLUMNS: tuple[str, ...] = COLUMNS[COLUMNS.index("dp") : COLUMNS.index("t")]
 """Columns that describe a plan: degrees, microbatch, panels and placement."""
@@ -84,8 +83,7 @@ def rows_of(
 
 
 def _degrees(question: ReferenceQuestion, plans: ReferencePlans, i: int) -> Row:
-    """Degrees and placement of one plan: 1d fills tp and nv_tp, the others tp1, tp2, nv_tp1 and
-    nv_tp2."""
+    """Degrees and placement of one plan: 1d fills tp and nv_tp, the others tp1, tp2, nv_tp1 and nv_tp2."""
     two_dims = question.strategy != "1d"
     m1, m2, t1, t2 = (int(a[i]) for a in (plans.m1, plans.m2, plans.t1, plans.t2))
     return {

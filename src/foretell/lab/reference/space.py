@@ -9,6 +9,7 @@ from dataclasses import fields
 
 import numpy as np
 
+from foretell.lab.reference.ops import LayerBatch
 from foretell.lab.reference.records import Ints, Strategy, StudyModel
 from foretell.records import dataclass
 
@@ -64,25 +65,13 @@ class ReferenceSpace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReferencePlans:
+class ReferencePlans(LayerBatch):
     """Plans to evaluate, one entry each."""
 
-    m1: Ints
-    """First tensor-parallel dimension."""
-    m2: Ints
-    """Second tensor-parallel dimension; 1 in 1d."""
     pp: Ints
     """Pipeline stages."""
     dp: Ints
     """Data-parallel replicas."""
-    b: Ints
-    """Microbatch in samples."""
-    nb: Ints
-    """SUMMA panels; 1 elsewhere."""
-    t1: Ints
-    """Members of an m1 group in one fast domain."""
-    t2: Ints
-    """Members of an m2 group in one fast domain."""
     nv_dp: Ints
     """Replicas in one fast domain."""
     nv_pp: Ints
@@ -132,8 +121,7 @@ def enumerate_space(
 
 
 def join(spaces: Sequence[ReferenceSpace]) -> ReferenceSpace:
-    """Spaces of ascending GPU counts as one; lists keep their place after those of the spaces
-    before."""
+    """Spaces of ascending GPU counts as one; lists keep their place after those of the spaces before."""
     joined = {
         field.name: np.concatenate([getattr(space, field.name) for space in spaces])
         for field in fields(ReferenceSpace)
@@ -196,8 +184,7 @@ def _placements(
 
 
 def _factorisations(number: int, strategy: Strategy) -> Ints:
-    """Ordered products of four factors (the second 1 in 1d) that make the number, first factor
-    slowest."""
+    """Ordered products of four factors (the second 1 in 1d) that make the number, first factor slowest."""
     d = divisors(number)
     second = d[:1] if strategy == "1d" else d
     n1, n2, n3 = (grid.ravel() for grid in np.meshgrid(d, second, d, indexing="ij"))

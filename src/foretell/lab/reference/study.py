@@ -1,4 +1,4 @@
-"""The whole published study: 54 searches over 13 GPU counts each, and its two tables.
+"""The whole published study: 54 searches over 13 GPU counts each, its two tables, and results as text.
 
 The candidates do not depend on the chip, so one task enumerates a space once and searches it for
 each chip.
@@ -7,6 +7,7 @@ each chip.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
@@ -20,8 +21,8 @@ from foretell.lab.reference.search import ReferenceSearch, search_space
 from foretell.lab.reference.space import enumerate_space, join
 from foretell.records import dataclass
 
-STUDY_MODELS = ("gpt3_1T", "vit_era5")
-"""Models of the study."""
+GPT, VIT = STUDY_MODELS = ("gpt3_1T", "vit_era5")
+"""Models of the study, as the published tables spell them."""
 STUDY_CHIPS = ("A100", "H200", "B200")
 """Chips of the study."""
 STUDY_FAST_DOMAINS = (4, 8, 64)
@@ -36,8 +37,7 @@ COUNT_COLUMNS = (
     *("model", "nvs", "n_gpus", "cand_1d", "cand_2d", "cand_seqp"),
     *("enum_s_1d", "enum_s_2d", "enum_s_seqp"),
 )
-"""Columns of candidate_counts.csv; enum_s_ are the seconds spent enumerating, here, on this
-machine."""
+"""Columns of candidate_counts.csv; enum_s_ are the seconds spent enumerating, here, on this machine."""
 AS_PUBLISHED = Quirks()
 """Every quirk kept."""
 MAX_WORKERS = 1024
@@ -125,14 +125,7 @@ def study(
     paths = (folder / "best_plans.csv", folder / "candidate_counts.csv")
     write_rows(paths[0], found.plans, COLUMNS)
     write_rows(paths[1], found.counts, COUNT_COLUMNS)
-    return StudyResult(
-        plans=found.plans,
-        counts=found.counts,
-        evaluations=found.evaluations,
-        feasible=found.feasible,
-        wall_s=found.wall_s,
-        files=paths,
-    )
+    return replace(found, files=paths)
 
 
 def run_study(
@@ -229,3 +222,119 @@ def _counts(done: Iterable[TaskResult]) -> list[Row]:
             row[f"cand_{short}"] = result.candidates
             row[f"enum_s_{short}"] = round(part.enumerate_s[result.gpus], 6)
     return list(rows.values())
+
+
+SECONDS_PER_DAY = 86400.0
+"""Seconds of a day."""
+
+
+def days(row: Row) -> float | None:
+    """Days of the published training run at this plan's throughput; None for other models."""
+    model, throughput = MODELS.get(str(row["model"])), row["throughput"]
+    if model is None or not isinstance(throughput, float):
+        return None
+    return model.samples / throughput / SECONDS_PER_DAY
+
+
+def render(result: ReferenceSearch) -> str:
+    """The plans as a table, fastest first, under one line that says what was searched."""
+    head = (
+        f"{result.model}, {result.strategy}, {result.gpus} x {result.chip} "
+        f"in fast domains of {result.fast_domain}, global batch {result.global_batch}: "
+        f"{result.candidates} candidates, {result.feasible} fit"
+    )
+    if not result.plans:
+        return f"{head}\nNo plan fits."
+    header = ["rank", "plan", "placement", "t_s", "days", "mem_GB"]
+    header += ["comp%", "mem%", "tp%", "dp%", "pp%", "bubble%"]
+    notes = [f"note: {note}" for note in result.notes]
+    return "\n".join([head, *notes, *_aligned([header, *(_line(row) for row in result.plans)])])
+
+
+def render_study(result: StudyResult) -> str:
+    """What a study did, and where it is."""
+    kept = f"{result.feasible} fit, {len(result.plans)} plans kept"
+    head = f"{result.evaluations} candidates, {kept}, {result.wall_s:.2f} s"
+    return "\n".join([head, *(f"wrote {path}" for path in result.files)])
+
+
+def _line(row: Row) -> list[str]:
+    """Cells of one plan."""
+    split = f"tp{row['tp']}" if row["tp1"] is None else f"tp{row['tp1']}x{row['tp2']}"
+    inner = row["nv_tp"] if row["tp1"] is None else f"{row['nv_tp1']}x{row['nv_tp2']}"
+    panels = "" if row["nb"] is None else f" nb{row['nb']}"
+    run_days = days(row)
+    fractions = ("comp", "mem", "tp_comm", "dp_comm", "pp_comm", "bubble")
+    return [
+        str(row["rank"]),
+        f"{split} pp{row['pp']} dp{row['dp']} mbs{row['mbs']}{panels}",
+        f"tp{inner} pp{row['nv_pp']} dp{row['nv_dp']}",
+        f"{row['t']:.4g}",
+        "" if run_days is None else f"{run_days:.4g}",
+        f"{row['mem']:.4g}",
+        *(f"{_number(row[f'{name}_frac']) * 100:.1f}" for name in fractions),
+    ]
+
+
+def _number(cell: object) -> float:
+    """A cell that is known to hold a number."""
+    return float(str(cell))
+
+
+def _aligned(lines: list[list[str]]) -> list[str]:
+    """Columns padded to their widest cell: text to the left, numbers to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    left = {1, 2}
+    return [
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+SYSTEMS: tuple[tuple[str, int], ...] = tuple(
+    (chip, domain) for chip in STUDY_CHIPS for domain in STUDY_FAST_DOMAINS
+)
+"""The nine systems: a chip and its fast domain."""
+
+Key = tuple[str, str, str, int, int]
+"""Model, strategy, chip, fast domain, GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestPlans:
+    """The fastest plan of every search of one study that found any."""
+
+    rows: dict[Key, Row]
+    """Rows by model, strategy, chip, fast domain and GPUs."""
+
+    def days(self, model: str, strategy: str, chip: str, domain: int, gpus: int) -> float | None:
+        """Days of the run with the fastest plan; None where nothing fits."""
+        row = self.rows.get((model, strategy, chip, domain, gpus))
+        return None if row is None else days(row)
+
+    def winner(self, model: str, chip: str, domain: int, gpus: int) -> tuple[float, str] | None:
+        """Days and name of the fastest strategy; None where nothing fits."""
+        found = [
+            (value, strategy)
+            for strategy in STRATEGIES
+            if (value := self.days(model, strategy, chip, domain, gpus)) is not None
+        ]
+        return min(found, default=None)
+
+    def places(self, model: str) -> list[tuple[str, int, int]]:
+        """Chip, domain and GPUs of every job of the model that some strategy can run."""
+        return [
+            (chip, domain, gpus)
+            for chip, domain in SYSTEMS
+            for gpus in STUDY_GPUS
+            if self.winner(model, chip, domain, gpus)
+        ]
+
+
+def key_of(row: Row) -> Key:
+    """Which search a row answers."""
+    model, strategy, chip = (str(row[name]) for name in ("model", "strategy", "system"))
+    return model, strategy, chip, int(str(row["nvs"])), int(str(row["n_gpus"]))

@@ -1,129 +1,69 @@
 """Anthe (arXiv 2305.10991, 2023): weights, operations, small trainings, and the paper's claims."""
 
 import csv
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue_model
-from foretell.lab.reproduce.records import (
-    Finding,
-    PaperFigure,
-    PublishedWork,
-    Row,
-    figure_maker,
-    run_of,
-)
+from foretell.lab.reproduce.records import FOLDER, PaperFigure, described, read_work
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain
 from foretell.workload.ops import Gemm
 from foretell.workload.parameters import count
 
-VARIANTS = (
-    "transformer-base-untied",
-    "transformer-base-tied",
-    "anthe-no-tc",
-    "anthe-tc-ffn",
-    "anthe",
-)
-"""The five models, the largest first."""
-PUBLISHED_WEIGHTS = {
-    "transformer-base-tied": 60_522_496,
-    "transformer-base-untied": 93_322_496,
-    "anthe-no-tc": 68_912_632,
-    "anthe-tc-ffn": 46_226_296,
-    "anthe": 30_695_032,
-}
-"""Counted from the definitions of the authors' code (github.com/LuCeHe/anthe_official)."""
-STUDY = Path(__file__).with_name("anthe_study.csv")
+WORK = read_work("anthe-2023")
+TABLE = described("anthe-2023")
+"""Its numbers."""
+BONDS = (1, 2, 4, 8, 14, 24, 38)
+"""Bonds of the chains that are counted."""
+STUDY: Path = FOLDER / "anthe_study.csv"
 """Trainings of ours, by `tests/bench/bench_anthe_h200.py` and `bench_anthe_study.py`."""
-CLAIMS = Path(__file__).with_name("anthe_claims.toml")
-"""What the paper and its code state."""
-FIGURES = {
-    "weights": "Weights of the five models",
-    "chains": "Operations of a tensor chain over those of the dense map, by bond",
-    "study": "Five variants trained on text of our own making: loss, BLEU, chrF",
-    "claims": "The paper's claims beside what is measured here",
-}
-_figure = figure_maker(FIGURES)
 
 
 def weights() -> PaperFigure:
     """Counts to the unit."""
-    rows: list[Row] = []
-    for name in VARIANTS:
-        model = catalogue_model(name)
-        ours = int(count(model).total)
-        base = PUBLISHED_WEIGHTS["transformer-base-untied"]
-        rows.append(
-            {
-                "model": name,
-                "published": PUBLISHED_WEIGHTS[name],
-                "ours": ours,
-                "over_untied": ours / base,
-            }
-        )
-    same = all(r["published"] == r["ours"] for r in rows)
-    return _figure(
+    known: Mapping[str, int] = TABLE["weights"]
+    untied = known["transformer-base-untied"]
+    ours = {name: int(count(catalogue_model(name)).total) for name in known}
+    rows = [
+        {"model": name, "published": known[name], "ours": own, "over_untied": own / untied}
+        for name, own in ours.items()
+    ]
+    same = ours == known
+    found = WORK.finding(
         "weights",
-        rows,
-        (
-            Finding(
-                statement="Anthe has three times fewer weights than the untied Transformer and "
-                "half of the tied one",
-                published=f"{93_322_496 / 30_695_032:.2f} and {60_522_496 / 30_695_032:.2f} times",
-                ours="the same to the unit" if same else "other counts",
-                verdict="survives" if same else "does not survive",
-            ),
-        ),
+        "survives" if same else "does not survive",
+        over_untied=untied / known["anthe"],
+        over_tied=known["transformer-base-tied"] / known["anthe"],
+        ours="the same to the unit" if same else "other counts",
     )
+    return WORK.figure("weights", rows, found)
 
 
 def chains() -> PaperFigure:
     """Multiply-adds of contracted chains over dense ones."""
-    rows: list[Row] = []
-    for name, inputs, outputs, used in (
-        ("before the scores", 512, 512, 14),
-        ("feed-forward up", 512, 1365, 2),
-        ("feed-forward down", 1365, 512, 2),
-    ):
-        shape = MapShape(name="map", inputs=inputs, outputs=outputs)
-        dense = float(inputs * outputs)
-        for bond in (1, 2, 4, 8, 14, 24, 38):
+    rows: list[dict[str, Any]] = []
+    for one in TABLE["map"]:
+        shape = MapShape(name="map", inputs=one["inputs"], outputs=one["outputs"])
+        dense = float(shape.inputs * shape.outputs)
+        for bond in BONDS:
             graph = TensorChain(bond=bond, form="contract").graph(shape, 1.0)
             adds = sum(_macs(op) for op in graph.ops)
-            cores = TensorChain(bond=bond).chain(shape)
             rows.append(
                 {
-                    "map": name,
+                    "map": one["name"],
                     "bond": bond,
-                    "used_by_anthe": bond == used,
+                    "used_by_anthe": bond == one["used"],
                     "dense_macs": dense,
                     "chain_macs": adds,
                     "macs_over_dense": adds / dense,
-                    "weights_over_dense": sum(cores.sizes) / dense,
+                    "weights_over_dense": sum(TensorChain(bond=bond).chain(shape).sizes) / dense,
                 }
             )
     own = {(r["map"], r["bond"]): r["macs_over_dense"] for r in rows}
-    return _figure(
-        "chains",
-        rows,
-        (
-            Finding(
-                statement="tensor chains save weights; the authors' code builds the matrix and "
-                "saves no operations",
-                published="at bond 2 the feed-forward maps need 8.4 times fewer multiply-adds if "
-                "contracted, those before the "
-                "scores 1.3 times more",
-                ours=f"{1 / own['feed-forward up', 2]:.1f} times fewer and "
-                f"{own['before the scores', 14]:.2f} times",
-                verdict="survives",
-                why="Fewer operations are no shorter step: contracted maps are bound by memory "
-                "(docs/anthe.md, measured).",
-            ),
-        ),
-    )
+    fewer, more = 1 / own["feed-forward up", 2], own["before the scores", 14]
+    return WORK.figure("chains", rows, WORK.finding("chains", "survives", fewer=fewer, more=more))
 
 
 def _macs(op: Any) -> float:
@@ -135,73 +75,31 @@ def _macs(op: Any) -> float:
 
 def study() -> PaperFigure:
     """Trainings of ours, with spread."""
-    rows = study_rows()
-    found = []
-    for corpus in dict.fromkeys(str(r["corpus"]) for r in rows):
-        own = {str(r["model"]): r for r in rows if r["corpus"] == corpus}
-        if not {"anthe", "transformer-base-untied"} <= own.keys():
-            continue
-        base, small = own["transformer-base-untied"], own["anthe"]
-        scores = ""
-        if base["bleu"] is not None:
-            scores = f"; BLEU {base['bleu']:.1f} and {small['bleu']:.1f}"
-        found.append(
-            Finding(
-                statement="Anthe's perplexity is below the Transformer's with a third of the "
-                f"weights ({corpus})",
-                published="WMT14 en-de: validation perplexity down threefold",
-                ours=f"held-out loss {base['held_out_loss']:.3f} for the untied base and "
-                f"{small['held_out_loss']:.3f} "
-                f"for Anthe{scores}",
-                verdict="not comparable",
-                why="These trainings are short and small: they say nothing of WMT14, thirty million "
-                "weights and training to the end.",
-            )
-        )
-    return _figure("study", rows, tuple(found))
-
-
-def study_rows() -> list[dict[str, Any]]:
-    """Rows of the stored trainings."""
     with STUDY.open(newline="", encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
-    texts = ("model", "corpus")
-    return [
-        {
-            key: value if key in texts else (float(value) if value else None)
-            for key, value in row.items()
-        }
-        for row in found
-    ]
+        rows = [{key: _cell(key, text) for key, text in r.items()} for r in csv.DictReader(file)]
+    found = []
+    for corpus in dict.fromkeys(r["corpus"] for r in rows):
+        own = {r["model"]: r for r in rows if r["corpus"] == corpus}
+        if {"anthe", "transformer-base-untied"} <= own.keys():
+            base, small = own["transformer-base-untied"], own["anthe"]
+            scored = base["bleu"] is not None
+            scores = f"; BLEU {base['bleu']:.1f} and {small['bleu']:.1f}" if scored else ""
+            numbers = {"corpus": corpus, "base": base, "small": small, "scores": scores}
+            found.append(WORK.finding("study", "not comparable", **numbers))
+    return WORK.figure("study", rows, *found)
+
+
+def _cell(column: str, text: str) -> Any:
+    """A cell of the stored trainings."""
+    return text if column in ("model", "corpus") else float(text) if text else None
 
 
 def claims() -> PaperFigure:
     """What the paper states, and what is here."""
-    rows: list[Row] = [
-        dict(one) for one in tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"]
-    ]
-    return _figure("claims", rows)
+    return WORK.figure("claims", TABLE["claim"])
 
 
-MAKERS: Mapping[str, Callable[[], PaperFigure]] = {
-    "weights": weights,
-    "chains": chains,
-    "study": study,
-    "claims": claims,
-}
-
-
-ANTHE_2023 = PublishedWork(
-    name="anthe-2023",
-    title="Less is More! A slim architecture for optimal language translation (Herranz-Celotti and Rrapaj)",
-    source="arXiv 2305.10991 (2023), with its public code",
-    example="weights",
-    figures=FIGURES,
-    run=run_of(MAKERS),
-    missing=(
-        (
-            "WMT14 and WMT17 are the user's: foretell translate train takes line-aligned files, and "
-            "translate evaluate gives BLEU and chrF (docs/anthe.md). No BLEU is published for Anthe."
-        ),
-    ),
-)
+def makers(figures: Sequence[str], workers: int) -> Mapping[str, Callable[[], PaperFigure]]:
+    """What makes each figure."""
+    del figures, workers
+    return {"weights": weights, "chains": chains, "study": study, "claims": claims}

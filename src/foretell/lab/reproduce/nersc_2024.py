@@ -4,14 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from foretell.lab.reference.study import STUDY_GPUS, StudyResult, run_study
-from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of
-from foretell.lab.reproduce.nersc_collectives import collective_rows
+from foretell.lab.reference.records import STRATEGIES, Strategy
+from foretell.lab.reference.study import (
+    GPT,
+    STUDY_GPUS,
+    SYSTEMS,
+    VIT,
+    BestPlans,
+    StudyResult,
+    key_of,
+    run_study,
+)
 from foretell.lab.reproduce.nersc_findings import (
     STATEMENTS,
-    collective_findings,
+    WORK,
+    collective_finding,
     findings_of,
-    measured_findings,
+    measured_finding,
     rungs_table,
     tasks_of,
 )
@@ -19,6 +28,7 @@ from foretell.lab.reproduce.nersc_ladder import Climb, climb
 from foretell.lab.reproduce.nersc_layers import (
     PARTS,
     PUBLISHED_PARTS,
+    collective_rows,
     fixed_rows,
     layer_rows,
     measured_rows,
@@ -37,33 +47,16 @@ from foretell.lab.reproduce.nersc_ours import (
 from foretell.lab.reproduce.records import (
     Finding,
     PaperFigure,
-    Progress,
-    PublishedWork,
     Row,
-    run_makers,
     some_cells,
 )
 
-PLACE = "model chip nvs gpus"
+PLACE = ("model", "chip", "nvs", "gpus")
 """Columns that tell a search."""
+JOBS = [(m, *system, n) for m in (GPT, VIT) for system in SYSTEMS for n in STUDY_GPUS]
+"""Model, chip, fast domain and GPUs of every published search."""
 SPLIT_SYSTEM = ("B200", 8)
 """The system whose plans are broken down."""
-FIGURES = {
-    "days": "Days of training against GPUs, both models, three chips, three fast domains",
-    "throughput": "Samples per second and GPU",
-    "speedup": "Speed-up of two-dimensional over one-dimensional tensor parallelism",
-    "configurations": "The fastest plan and where its time goes, against GPUs",
-    "fixed": "Fixed configurations on 16,384 B200, each with its fastest placement",
-    "capacity-bandwidth": "Days over memory capacity and bandwidth, 32 x 28",
-    "flops-capacity": "Days over arithmetic and memory capacity",
-    "flops-bandwidth": "Days over arithmetic and memory bandwidth",
-    "layers": "One layer, op by op",
-    "factor": "Days by both models, and what the factor between them is made of",
-    "measured": "Real iterations of Megatron-LM on A100, by both models",
-    "collectives": "Collectives of NCCL on Perlmutter, measured and by both models",
-    "plans": "The stored tables: ten fastest plans of every search, and candidate counts",
-}
-"""Figures and tables of the study, in order."""
 
 
 def _map_task(task: tuple[str, str]) -> list[dict[str, Any]]:
@@ -79,7 +72,7 @@ class NerscStudy:
     def __init__(self, workers: int, figures: Sequence[str] = ()) -> None:
         """With so many processes, for some figures; all where none are named."""
         self.workers = workers
-        self.figures = figures or tuple(FIGURES)
+        self.figures = figures or tuple(WORK.figures)
 
     @cached_property
     def climbs(self) -> Mapping[OurTask, Climb]:
@@ -123,21 +116,16 @@ class NerscStudy:
         return self._figure("days", [*self._published_days(), *self._our_days()])
 
     def _published_days(self) -> list[Row]:
-        rows: list[Row] = []
-        for model in (GPT, VIT):
-            for chip, domain in SYSTEMS:
-                for gpus in STUDY_GPUS:
-                    for strategy in ORDER:
-                        value = self.best.days(model, strategy, chip, domain, gpus)
-                        if value is not None:
-                            rows.append(
-                                _day_row("published", strategy, model, chip, domain, gpus, value)
-                            )
-        return rows
+        return [
+            {"side": "published", **_place(*job), "strategy": strategy, "days": days}
+            for job in JOBS
+            for strategy in STRATEGIES
+            if (days := self.best.days(job[0], strategy, *job[1:])) is not None
+        ]
 
     def _our_days(self) -> list[Row]:
         return [
-            _day_row("ours", name, r["model"], r["chip"], r["nvs"], r["gpus"], r[key])
+            {"side": "ours", **some_cells(r, PLACE), "strategy": name, "days": r[key]}
             for r in self.ours
             for name, key in (("any", "days"), ("1d", "days_1d"))
             if r[key] is not None
@@ -154,17 +142,14 @@ class NerscStudy:
     def speedup(self) -> PaperFigure:
         """How much faster two dimensions are than one; of the ViT, than SUMMA too."""
         rows: list[Row] = []
-        for model, chip, domain, gpus in [
-            (m, *s, n) for m in (GPT, VIT) for s in SYSTEMS for n in STUDY_GPUS
-        ]:
-            value = {s: self.best.days(model, s, chip, domain, gpus) for s in ORDER}
-            base = "1d" if model == GPT else "2d"
-            for strategy in ORDER:
-                if strategy != base and value[strategy] and value[base]:
-                    ratio = float(value[base] or 0.0) / float(value[strategy] or 1.0)
-                    where = {"model": model, "chip": chip, "nvs": domain, "gpus": gpus}
-                    told = {"of": strategy, "over": base, "speedup": ratio}
-                    rows.append({"side": "published", **where, **told})
+        for job in JOBS:
+            days = {s: self.best.days(job[0], s, *job[1:]) for s in STRATEGIES}
+            over: Strategy = "1d" if job[0] == GPT else "2d"
+            base = days.pop(over)
+            for strategy, own in days.items():
+                if base and own:
+                    told = {"of": strategy, "over": over, "speedup": base / own}
+                    rows.append({"side": "published", **_place(*job), **told})
         for r in self.ours:
             if r["days"] and r["days_1d"]:
                 told = {"of": r["strategy"], "over": "1d", "speedup": r["days_1d"] / r["days"]}
@@ -173,18 +158,18 @@ class NerscStudy:
 
     def configurations(self) -> PaperFigure:
         """The fastest plan against GPUs on B200 in domains of eight, and its parts."""
-        chip, domain = SPLIT_SYSTEM
         rows: list[Row] = []
         for model in (GPT, VIT):
             for gpus in STUDY_GPUS:
-                for strategy in ORDER:
-                    row = self.best.rows.get((model, strategy, chip, domain, gpus))
-                    if row is not None:
-                        rows.append(_published_split(model, strategy, gpus, row))
-            mine = (
-                r for r in self.ours if (r["model"], r["chip"], r["nvs"]) == (model, chip, domain)
-            )
-            rows += [_our_split(own) for own in mine if own["plan"]]
+                for strategy in STRATEGIES:
+                    row = self.best.rows.get((model, strategy, *SPLIT_SYSTEM, gpus))
+                    rows += [] if row is None else [_published_split(model, strategy, gpus, row)]
+            for own in self.ours:
+                if own["plan"] and (own["model"], own["chip"], own["nvs"]) == (
+                    model,
+                    *SPLIT_SYSTEM,
+                ):
+                    rows.append(_our_split(own))
         return self._figure("configurations", rows)
 
     def fixed(self) -> PaperFigure:
@@ -201,85 +186,70 @@ class NerscStudy:
 
     def layers(self) -> PaperFigure:
         """The published ops and our families."""
-        return PaperFigure(
-            name="layers",
-            title=FIGURES["layers"],
-            tables={"layers": layer_rows(), "layers_ours": our_layer_rows()},
-            notes=(
-                "Ours has no SUMMA in this table: its op families are those of 1-D and split-sequence plans.",
-            ),
-        )
+        note = "Ours has no SUMMA in this table: its op families are those of 1-D and split-sequence plans."
+        more = {"layers_ours": our_layer_rows()}
+        return WORK.figure("layers", layer_rows(), more=more, notes=(note,))
 
     def factor(self) -> PaperFigure:
         """Days side by side, and the difference by part."""
         rows: list[Row] = []
         for own in self.ours:
-            model, gpus = own["model"], own["gpus"]
-            won = self.best.winner(model, own["chip"], own["nvs"], gpus)
-            if not own["plan"] or won is None:
+            job = own["model"], own["chip"], own["nvs"], own["gpus"]
+            won = self.best.winner(*job)
+            mine = breakdown(_task(own), own["plan"]) if own["plan"] and won is not None else {}
+            if won is None or not mine:
                 continue
-            row: dict[str, Any] = {
-                **some_cells(own, PLACE),
-                "published_days": won[0],
-                "our_days": own["days"],
-                "factor": own["days"] / won[0],
+            published = self.best.rows[job[0], won[1], *job[1:]]
+            theirs = _published_parts(job[0], published)
+            parts = {
+                f"{side}_{part}": some.get(part, 0.0)
+                for part in PARTS
+                for side, some in (("published", theirs), ("our", mine))
             }
-            published = self.best.rows[model, won[1], own["chip"], own["nvs"], gpus]
-            task = OurTask(model=model, chip=own["chip"], domain=own["nvs"], gpus=gpus)
-            theirs, mine = _published_days_of(model, published), breakdown(task, own["plan"])
-            if not mine:
-                continue
-            for part in PARTS:
-                row[f"published_{part}"] = theirs.get(part, 0.0)
-                row[f"our_{part}"] = mine.get(part, 0.0)
-            rows.append(row | {"published_plan": _plan_text(published), "our_plan": own["plan"]})
+            days = {"published_days": won[0], "our_days": own["days"]}
+            plans = {"published_plan": _plan_text(published), "our_plan": own["plan"]}
+            factor = {"factor": own["days"] / won[0]}
+            rows.append({**some_cells(own, PLACE), **days, **factor, **parts, **plans})
         return self._figure("factor", rows)
 
     def measured(self) -> PaperFigure:
         """Real runs."""
         rows = measured_rows()
-        return self._figure("measured", rows, measured_findings(rows))
+        return self._figure("measured", rows, measured_finding(rows))
 
     def collectives(self) -> PaperFigure:
         """NCCL on Perlmutter."""
         rows = collective_rows()
-        return self._figure("collectives", rows, collective_findings(rows))
+        return self._figure("collectives", rows, collective_finding(rows))
 
     def plans(self) -> PaperFigure:
         """The two stored tables."""
         searched, many = self.study.evaluations, len(self.study.plans)
-        return PaperFigure(
-            name="plans",
-            title=FIGURES["plans"],
-            tables={"plans": self.study.plans, "candidate_counts": self.study.counts},
-            notes=(f"{searched:,} candidates, {self.study.feasible:,} fit, {many:,} plans kept.",),
-        )
+        note = f"{searched:,} candidates, {self.study.feasible:,} fit, {many:,} plans kept."
+        more = {"candidate_counts": self.study.counts}
+        return WORK.figure("plans", self.study.plans, more=more, notes=(note,))
 
     def _figure(
-        self,
-        name: str,
-        rows: Sequence[Row],
-        findings: tuple[Finding, ...] = (),
-        notes: tuple[str, ...] = (),
+        self, name: str, rows: Sequence[Row], *findings: Finding, notes: tuple[str, ...] = ()
     ) -> PaperFigure:
-        ladders = rungs_table(name, self.climbs) if name in STATEMENTS else {}
-        return PaperFigure(
-            name=name,
-            title=FIGURES[name],
-            tables={name: rows, **ladders},
-            findings=(*findings, *(findings_of(name, self.climbs) if ladders else ())),
-            notes=notes,
-        )
+        """A figure with the statements that are drawn from it."""
+        if name not in STATEMENTS:
+            return WORK.figure(name, rows, *findings, notes=notes)
+        found, more = findings_of(name, self.climbs), rungs_table(name, self.climbs)
+        return WORK.figure(name, rows, *findings, *found, more=more, notes=notes)
 
 
-def _day_row(
-    side: str, strategy: str, model: str, chip: str, domain: int, gpus: int, days: float
-) -> Row:
-    where = {"model": model, "chip": chip, "nvs": domain, "gpus": gpus}
-    return {"side": side, **where, "strategy": strategy, "days": days}
+def _place(model: str, chip: str, domain: int, gpus: int) -> dict[str, Any]:
+    return {"model": model, "chip": chip, "nvs": domain, "gpus": gpus}
 
 
-def _published_days_of(model: str, row: Mapping[str, Any]) -> dict[str, float]:
+def _task(own: Row) -> OurTask:
+    """The search of one of our rows."""
+    return OurTask(model=own["model"], chip=own["chip"], domain=own["nvs"], gpus=own["gpus"])
+
+
+def _published_parts(model: str, row: Mapping[str, Any]) -> dict[str, float]:
+    """Days of each part of a published plan."""
     return {part: days_of(model, float(row[column])) for part, column in PUBLISHED_PARTS.items()}
 
 
@@ -290,47 +260,23 @@ def _plan_text(row: Mapping[str, Any]) -> str:
 
 
 def _published_split(model: str, strategy: str, gpus: int, row: Mapping[str, Any]) -> Row:
-    parts = _published_days_of(model, row)
-    return {
-        "side": "published",
-        "model": model,
-        "strategy": strategy,
-        "gpus": gpus,
-        "plan": _plan_text(row),
-        "days": sum(parts.values()),
-        "memory_gb": row["mem"],
-        **parts,
-    }
+    parts = _published_parts(model, row)
+    told = {"side": "published", "model": model, "strategy": strategy, "gpus": gpus}
+    told |= {"plan": _plan_text(row), "days": sum(parts.values()), "memory_gb": row["mem"]}
+    return {**told, **parts}
 
 
-def _our_split(own: Mapping[str, Any]) -> Row:
-    task = OurTask(model=own["model"], chip=own["chip"], domain=own["nvs"], gpus=own["gpus"])
-    parts = breakdown(task, own["plan"])
+def _our_split(own: Row) -> Row:
+    parts = breakdown(_task(own), own["plan"])
     told = {"side": "ours", "model": own["model"], "strategy": "any"}
-    told |= some_cells(own, "gpus plan days memory_gb")
+    told |= some_cells(own, ("gpus", "plan", "days", "memory_gb"))
     return {**told, **{part: parts.get(part) for part in PARTS}}
 
 
-def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
-    """The figures named."""
-    study = NerscStudy(workers, names)
-    makers: Mapping[str, Callable[[], PaperFigure]] = {
-        name: partial(study.map, name) if name in MAPS else getattr(study, name) for name in FIGURES
+def makers(figures: Sequence[str], workers: int) -> Mapping[str, Callable[[], PaperFigure]]:
+    """What makes each figure."""
+    study = NerscStudy(workers, figures)
+    return {
+        name: partial(study.map, name) if name in MAPS else getattr(study, name)
+        for name in WORK.figures
     }
-    return run_makers(makers, names, progress)
-
-
-NERSC_2024 = PublishedWork(
-    name="nersc-2024",
-    title="Comprehensive performance modeling and system design insights for foundation models",
-    source="arXiv 2410.00273 (2024), with its public code and stored outputs",
-    example="measured",
-    figures=FIGURES,
-    run=run,
-    missing=(
-        (
-            "The paper's own table of Megatron-LM runs on Perlmutter was not at hand; published runs of "
-            "Megatron-LM on A100 replace it."
-        ),
-    ),
-)

@@ -8,7 +8,6 @@ sequences are searched on every rung: both models have them.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from foretell.inputs.question import plan_of
 from foretell.lab.reference import search
 from foretell.lab.reference.records import CHIPS, STRATEGIES, Quirks
-from foretell.lab.reproduce.ladder import Ladder, ladder_of, mean
 from foretell.lab.reproduce.nersc_layers import PUBLISHED_PARTS as COLUMNS
 from foretell.lab.reproduce.nersc_ours import (
     SUMMA,
@@ -29,12 +27,12 @@ from foretell.lab.reproduce.nersc_ours import (
     scenario_of,
     spaces_of,
 )
+from foretell.lab.reproduce.records import Ladder, described, ladder_of
 from foretell.records import dataclass
 from foretell.search.differences import interval_of
 from foretell.search.space import Space, take_candidates
 from foretell.specs.chip import Surface
 from foretell.specs.corrections import AS_PREDICTED
-from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Host
 from foretell.training.answer import answer_of
@@ -49,7 +47,10 @@ NO_HOST = Host(operation_s=0.0, kernel_s=0.0, backward=1.0, collective_s=0.0, st
 """The study has no host."""
 
 
-def _surface(family: str, **coefficients: float) -> Surface:
+def _surface(family: str, table: Mapping[str, Any]) -> Surface:
+    """A family of kernels as the study has it."""
+    named = {"$launch_s": STUDY.launch_s, "$efficiency": STUDY.compute_efficiency}
+    named["$softmax"] = SOFTMAX_FLOP
     return Surface(
         family=family,
         dtype="bf16",
@@ -57,50 +58,17 @@ def _surface(family: str, **coefficients: float) -> Surface:
         architecture="study",
         software="torch",
         version="",
-        coefficients=coefficients,
+        coefficients={name: named.get(value, value) for name, value in table.items()},
         points=0,
-        median_ape=0.0,
-        p90_ape=0.0,
-        left_out_median_ape=0.0,
-        left_out_p90_ape=0.0,
+        **dict.fromkeys(("median_ape", "p90_ape", "left_out_median_ape", "left_out_p90_ape"), 0.0),
         residuals=(0.0,) * 5,
         source="arXiv 2410.00273",
         date="2024-10-01",
     )
 
 
-_FLASH = {
-    "launch_s": STUDY.launch_s,
-    "rate": STUDY.compute_efficiency,
-    "softmax_flop": SOFTMAX_FLOP,
-    "memory": 1.0,
-    "overlap": 30.0,
-    "stream": 30.0,
-} | dict.fromkeys(("prologue", "tail", "wave", "idle", "warm"), 0.0)
-FLAT_KERNELS = (
-    _surface(
-        "gemm",
-        launch_s=STUDY.launch_s,
-        compute=STUDY.compute_efficiency,
-        memory=1.0,
-        store=1.0,
-        tail=1.0,
-        cache=FAST,
-        overlap=30.0,
-        split_s=1.0,
-        **dict.fromkeys(("tile", "prologue", "step_s", "fade", "ragged"), 0.0),
-    ),
-    _surface("prefill", **_FLASH),
-    _surface("prefill-backward", **_FLASH, qk_products=3.0, v_products=2.0),
-    _surface(
-        "pointwise",
-        launch_s=0.0,
-        memory_share=1.0,
-        cache_share=0.0,
-        cache_gain=1.0,
-        gather_share=1.0,
-        vector_share=STUDY.compute_efficiency,
-    ),
+FLAT_KERNELS = tuple(
+    _surface(family, table) for family, table in described("nersc-2024")["surface"].items()
 )
 """Every kernel at one share of the peak and the whole memory bandwidth, the larger of the two times."""
 
@@ -186,13 +154,7 @@ MECHANISMS = (
 """In the order of the rungs."""
 PUBLISHED, CORRECTED, SPACE = "published", "its code corrected", "our space of plans"
 """The rungs before them."""
-EQUATIONS = {
-    "layers by our operations": ("compute", "memory", "recompute"),
-    "tensor and context communication by ours": ("tensor",),
-    "data-parallel communication by ours": ("data",),
-    "sends and bubble by ours": ("pipeline", "bubble"),
-    "embedding, loss and update": ("other",),
-}
+EQUATIONS: Mapping[str, Sequence[str]] = described("nersc-2024")["equations"]
 """The plan of the published search in our equations, one part of the time after the other."""
 KINDS = ("any", "1d")
 """Whose days are kept."""
@@ -311,44 +273,37 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotient:
-    """A number that a statement is about: days over days; geometric means where there are several."""
+    """A number that a statement is about: days over days."""
 
-    above: tuple[Spot, ...]
+    above: Spot
     """Days."""
-    below: tuple[Spot, ...] = ()
-    """What they are over; none for days as they are."""
+    below: Spot | None = None
+    """What they are over; None for days as they are."""
     scale: float = 1.0
     """Times this."""
 
     @property
     def spots(self) -> tuple[Spot, ...]:
         """Every search that it needs."""
-        return (*self.above, *self.below)
+        return (self.above,) if self.below is None else (self.above, self.below)
 
     def ladder(self, climbs: Mapping[OurTask, Climb]) -> Ladder:
         """From the published model to ours."""
-
-        def days(spots: Sequence[Spot], rung: str) -> float:
-            return mean([climbs[one.task].days[rung][one.kind] for one in spots])
-
-        names = climbs[self.above[0].task].days
-        return ladder_of(
-            {name: self.scale * days(self.above, name) / days(self.below, name) for name in names}
-        )
+        sides = [{n: d[one.kind] for n, d in climbs[one.task].days.items()} for one in self.spots]
+        below = sides[-1] if self.below is not None else dict.fromkeys(sides[0], 1.0)
+        return ladder_of({n: self.scale * value / below[n] for n, value in sides[0].items()})
 
     def width(self, climbs: Mapping[OurTask, Climb]) -> float:
         """Upper over lower end of its 90 % interval, what may be wrong with both shared."""
-
-        def found(spot: Spot) -> StepEstimate | None:
-            return estimate_of(spot.task, climbs[spot.task].plans.get(spot.kind, ""))
-
-        widths = [1.0]
-        for above, below in zip_longest(map(found, self.above), map(found, self.below)):
-            if above is not None and above.interval is not None:
-                low, high = above.interval["p90"]
-                if below is not None and below.breakdown is not None:
-                    assert above.breakdown is not None
-                    change = interval_of(below.breakdown, above.breakdown)["p90"]
-                    low, high = (below.step_s + end for end in change)
-                widths.append(high / low)
-        return max(widths)
+        found = [
+            estimate_of(one.task, climbs[one.task].plans.get(one.kind, "")) for one in self.spots
+        ]
+        above, below = found[0], found[-1] if self.below is not None else None
+        if above is None or above.interval is None:
+            return 1.0
+        low, high = above.interval["p90"]
+        if below is not None and below.breakdown is not None:
+            assert above.breakdown is not None
+            change = interval_of(below.breakdown, above.breakdown)["p90"]
+            low, high = (below.step_s + end for end in change)
+        return max(high / low, 1.0)

@@ -1,59 +1,25 @@
 """One layer op by op, fixed configurations with the best placement of each, and real runs, on both sides."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from foretell.api.training import estimate
-from foretell.lab.reference.comm import links_of
+from foretell.lab.calibrate.collectives_rows import read_rows
 from foretell.lab.reference.iteration import memory_of, times_of
-from foretell.lab.reference.layer import op_times
+from foretell.lab.reference.layer import collective_s, links_of, op_times
 from foretell.lab.reference.ops import LayerBatch, layer_ops
-from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy, StudyModel
+from foretell.lab.reference.records import CHIPS, MODELS, Kind, Quirks, StudyModel
 from foretell.lab.reference.search import evaluate as published_evaluate
 from foretell.lab.reference.space import enumerate_space, expand, panel_counts
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
 from foretell.lab.reproduce.nersc_maps import question_of
 from foretell.lab.reproduce.nersc_ours import OUR_MODELS, OurTask, breakdown, days_of, settings
-from foretell.lab.reproduce.records import ours
+from foretell.lab.reproduce.records import FOLDER, described, ours
+from foretell.lab.validate.hardware import score_collectives
 
-
-def _shape(name: str, embed: int, heads: int, layers: int) -> StudyModel:
-    """A GPT with 2048 tokens."""
-    return StudyModel(
-        name=name, seq_len=2048, embed=embed, heads=heads, layers=layers, causal=True, samples=0.0
-    )
-
-
-MEASURED: tuple[tuple[StudyModel, int, int, int, float], ...] = (
-    (_shape("22B", 6144, 64, 48), 1, 4, 4, 1.10),
-    (_shape("175B", 12288, 96, 96), 8, 1, 64, 13.75),
-    (_shape("530B", 20480, 128, 105), 35, 1, 280, 37.83),
-    (_shape("1T", 25600, 160, 128), 64, 1, 512, 71.49),
-)
-"""Model, stages, microbatch, batch and measured seconds: Korthikanti et al. 2022, Table 5
-(A100-80GB, eight to a node, TP 8, sequence parallelism, selective recomputation; 175B and 530B
-interleaved)."""
-CASES: Mapping[tuple[str, Strategy], tuple[int, int]] = {
-    ("gpt3_1T", "1d"): (8, 1),
-    ("gpt3_1T", "2d"): (4, 2),
-    ("gpt3_1T", "2d-seqp"): (4, 2),
-    ("vit_era5", "2d"): (4, 4),
-    ("vit_era5", "2d-seqp"): (4, 4),
-}
-"""Splits m1 x m2 whose layer is shown, one microbatch of one sample, on B200 in domains of eight."""
-GROUPS = {
-    "fc1": "gemm",
-    "fc2": "gemm",
-    "qkv": "gemm",
-    "vproj": "gemm",
-    "flash": "attention",
-    "ln1": "norm",
-    "ln2": "norm",
-}
-"""Ops of the published layer and the families of ours; the others are elementwise."""
+TABLE = described("nersc-2024")
 STAGE_LAYERS, MICRO_BATCHES = 8, 16
 """Layers of a stage and microbatches of the step that our layer is read from; a stage's share of the head
 is in it, which is small beside eight layers."""
@@ -61,33 +27,16 @@ FIXED_GPUS = 16384
 """GPUs of the fixed configurations."""
 PARTS = ("compute", "memory", "tensor", "data", "pipeline", "bubble", "recompute", "other")
 """Columns of a breakdown, on both sides."""
-PUBLISHED_PARTS = {
-    "compute": "t_comp",
-    "memory": "t_mem",
-    "tensor": "t_tp_comm",
-    "data": "t_dp_comm",
-    "pipeline": "t_pp_comm",
-    "bubble": "t_bubble",
-}
+PUBLISHED_PARTS = {part: column for part, (column, _) in TABLE["parts"].items()}
 """The published table's columns of the same parts."""
-
-
-FIELDS = {
-    "compute": "compute_s",
-    "memory": "memory_s",
-    "tensor": "tensor_comm_s",
-    "data": "data_comm_s",
-    "pipeline": "stage_comm_s",
-    "bubble": "bubble_s",
-}
-"""The fields of the published model's times of the same parts."""
 
 
 def layer_rows() -> list[dict[str, Any]]:
     """FLOP, bytes and microseconds of every op of one layer by the published model."""
     rows = []
     chip = CHIPS["B200"]
-    for (model, strategy), (m1, m2) in CASES.items():
+    for case in TABLE["layer"]:
+        model, strategy, (m1, m2) = case["model"], case["strategy"], case["split"]
         one = np.ones(1, np.int64)
         panels = one * (
             max(panel_counts(MODELS[model].embed, max(m1, m2))) if strategy == "2d" else 1
@@ -105,12 +54,12 @@ def layer_rows() -> list[dict[str, Any]]:
                 "m2": m2,
                 "place": place + 1,
                 "op": op.name,
-                "group": GROUPS.get(op.name, "elementwise"),
+                "group": TABLE["op_families"].get(op.name, "elementwise"),
                 "weight_mb": _one(op.weight_bytes) / 1e6,
                 "stored_mb": _one(op.stored_bytes) / 1e6,
             }
             for word, work in (("forward", op.forward), ("backward", op.backward)):
-                comp_s, mem_s, comm_s = op_times(op, work, chip, batch, links)
+                comp_s, mem_s, comm_s = op_times(op, work, batch, links)
                 row |= {
                     f"{word}_gflop": _one(work.flop) / 1e9,
                     f"{word}_mb": _one(work.moved_bytes) / 1e6,
@@ -126,7 +75,8 @@ def layer_rows() -> list[dict[str, Any]]:
 def our_layer_rows() -> list[dict[str, Any]]:
     """Microseconds of one layer and microbatch by our model, by op family, at the same splits."""
     rows = []
-    for (model, strategy), (m1, m2) in CASES.items():
+    for case in TABLE["layer"]:
+        model, strategy, (m1, m2) = case["model"], case["strategy"], case["split"]
         if strategy == "2d":
             continue
         stages = MODELS[model].layers // STAGE_LAYERS
@@ -184,7 +134,10 @@ def fixed_rows() -> list[dict[str, Any]]:
             theirs = {
                 "days": days_of(model, float(times.total_s[i])),
                 "memory_gb": float(held[i]) / 1e9,
-                **{part: days_of(model, float(getattr(times, f)[i])) for part, f in FIELDS.items()},
+                **{
+                    part: days_of(model, float(getattr(times, field)[i]))
+                    for part, (_, field) in TABLE["parts"].items()
+                },
             }
             rows.append({"side": "published", **name, "placement": place, **theirs})
             mine = breakdown(
@@ -198,36 +151,68 @@ def fixed_rows() -> list[dict[str, Any]]:
     return rows
 
 
-OUR_RUNS = {"22B": "gpt-22b", "175B": "gpt3-175b", "530B": "mt-nlg-530b", "1T": "gpt3-1t"}
-"""Real runs of the external check and our models of them."""
-INTERLEAVED = ("175B", "530B")
-"""Runs whose stages held three pieces each."""
-
-
 def measured_rows() -> list[dict[str, Any]]:
     """Megatron-LM on A100 as it was configured (Korthikanti et al. 2022, Table 5), by both models."""
     rows = []
-    for model, pp, mbs, batch, seconds in MEASURED:
+    for run in TABLE["run"]:
+        pp, mbs, batch, pieces = (run[n] for n in ("pp", "micro_batch", "batch", "pieces"))
+        shape = {name: run[name] for name in ("name", "embed", "heads", "layers")}
+        model = StudyModel(seq_len=2048, causal=True, samples=0.0, **shape)
         plan = {"tp": 8, "nv_tp": 8, "pp": pp, "dp": 1, "mbs": mbs, "nv_dp": 1, "nv_pp": 1}
         [theirs] = published_evaluate(
             [plan], model=model, strategy="1d", chip="A100", fast_domain=8, global_batch=batch
         )
-        row: dict[str, Any] = {
-            "run": model.name,
-            "gpus": 8 * pp,
-            "measured_s": seconds,
-            "published_s": theirs["t"],
-            "published_memory_gb": theirs["mem"],
-        }
-        pieces = " vpp3" if model.name in INTERLEAVED else ""
+        stages = f"pp{pp} vpp{pieces}" if pieces > 1 else f"pp{pp}"
         found = estimate(
-            OUR_RUNS[model.name],
+            run["ours"],
             system="dgx-a100",
             gpus=8 * pp,
             global_batch=batch,
             seq_len=2048,
-            plan=f"tp8 pp{pp}{pieces} dp1 mbs{mbs} sp recompute=selective no-flash "
+            plan=f"tp8 {stages} dp1 mbs{mbs} sp recompute=selective no-flash "
             "framework=megatron@2022-05",
         )
-        rows.append({**row, **ours(found), "ours_memory_gb": found.peak_memory_bytes / 1e9})
+        rows.append(
+            {
+                "run": model.name,
+                "gpus": 8 * pp,
+                "measured_s": run["measured_s"],
+                "published_s": theirs["t"],
+                "published_memory_gb": theirs["mem"],
+                **ours(found),
+                "ours_memory_gb": found.peak_memory_bytes / 1e9,
+            }
+        )
     return rows
+
+
+FILE = FOLDER / "nersc_collectives.csv"
+"""NCCL on Perlmutter, of the public code (transformer-perf-estimates, comm_validation): four A100 in a
+node, 1 to 128 nodes, from 1 MiB on."""
+NODE = 4
+"""GPUs of a node of Perlmutter, each with a network card."""
+
+
+def collective_rows() -> list[dict[str, Any]]:
+    """Measured seconds and those of both models, ours with a 90 % interval."""
+    measured, links = read_rows(FILE), links_of(CHIPS["A100"], NODE, Quirks())
+    kinds: dict[str, Kind] = {kind.replace("_", "-"): kind for kind in get_args(Kind)}
+    found = []
+    for row, own in zip(measured, score_collectives(FILE).predictions, strict=True):
+        gpus = np.array([row.nodes * row.per_node])
+        size = np.array([row.size_bytes])
+        published = collective_s(links, kinds[str(row.kind)], size, gpus, np.minimum(gpus, NODE))
+        found.append(
+            {
+                "collective": row.kind,
+                "nodes": row.nodes,
+                "gpus": int(gpus[0]),
+                "bytes": round(row.size_bytes),
+                "measured_s": row.measured_s,
+                "published_s": float(published[0]),
+                "ours_s": own.predicted,
+                "ours_low_s": own.low,
+                "ours_high_s": own.high,
+            }
+        )
+    return found

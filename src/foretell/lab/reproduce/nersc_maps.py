@@ -1,7 +1,8 @@
 """Days over two properties of a chip by the published model: every cell searches all three strategies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,31 +11,23 @@ from foretell.lab.reference.iteration import ReferenceQuestion, memory_of, times
 from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Floats, Quirks, StudyChip
 from foretell.lab.reference.space import ReferencePlans, enumerate_space, expand
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
-from foretell.lab.reproduce.nersc_ours import Property, days_of
+from foretell.lab.reproduce.nersc_ours import Property, days_of, map_rows
+from foretell.lab.reproduce.records import described
 
 MAP_GPUS = 8192
 """GPUs of the study's own sweeps."""
 MAP_DOMAIN = 8
 """GPUs of a fast domain there."""
-CAPACITY = Property(
-    name="capacity_gb",
-    title="memory capacity (GB)",
-    values=tuple(float(v) for v in np.geomspace(80e9, 1000e9, 32)),
-    unit=1e9,
+CAPACITY, BANDWIDTH, FLOPS = (
+    Property(
+        name=name,
+        title=told["title"],
+        values=tuple(float(v) for v in np.geomspace(*told["range"])),
+        unit=told["unit"],
+    )
+    for name, told in described("nersc-2024")["property"].items()
 )
-BANDWIDTH = Property(
-    name="bandwidth_tb_per_s",
-    title="memory bandwidth (TB/s)",
-    values=tuple(float(v) for v in np.geomspace(0.5e12, 16e12, 28)),
-    unit=1e12,
-)
-FLOPS = Property(
-    name="tflop_per_s",
-    title="matrix arithmetic (TFLOP/s)",
-    values=tuple(float(v) for v in np.geomspace(312e12, 3750e12, 16)),
-    unit=1e12,
-)
-"""The A100's to those of the chip after the B200 that the study's sweeps end at."""
+"""What the study's maps vary."""
 COARSE_CAPACITY = replace(CAPACITY, values=CAPACITY.values[::2] + CAPACITY.values[-1:])
 COARSE_BANDWIDTH = replace(BANDWIDTH, values=BANDWIDTH.values[::2] + BANDWIDTH.values[-1:])
 MAPS = {
@@ -57,31 +50,28 @@ def changed_chip(chip: StudyChip, name: str, value: float) -> StudyChip:
 
 def published_map(model: str, gpus: int, x: Property, y: Property) -> Iterator[dict[str, Any]]:
     """One cell for each pair of values: days of the fastest plan of any strategy, and that strategy."""
-    most = max((p.values[-1] for p in (x, y) if p.name == "capacity_gb"), default=None)
+    most = max((p.values[-1] for p in (x, y) if p.name == CAPACITY.name), default=None)
     spaces = [_candidates(model, name, gpus, most) for name in STRATEGIES]
-    cache: dict[tuple[float, ...], list[Floats]] = {}
-    for second in y.values:
-        if "capacity_gb" not in (x.name, y.name):
-            cache.clear()  # no two cells share an evaluation
-        for first in x.values:
-            chip = changed_chip(CHIPS["B200"], x.name, first)
-            chip = changed_chip(chip, y.name, second)
-            key = (chip.matrix_flop_per_s, chip.hbm_bytes_per_s)
-            if key not in cache:
-                cache[key] = [_seconds(model, chip, *found) for found in spaces]
-            best = min(
-                (
-                    (float(np.where(found[2] <= chip.hbm_bytes, seconds, np.inf).min()), name)
-                    for name, found, seconds in zip(STRATEGIES, spaces, cache[key], strict=True)
-                    if len(seconds)
-                ),
-                default=(np.inf, ""),
-            )
-            fits = bool(np.isfinite(best[0]))
-            where = {"model": model, "side": "published", "gpus": gpus}
-            at = {x.name: first / x.unit, y.name: second / y.unit}
-            days = days_of(model, best[0]) if fits else None
-            yield where | at | {"days": days, "plan": best[1] if fits else ""}
+
+    @lru_cache(maxsize=16)
+    def seconds_at(chip: StudyChip) -> list[Floats]:
+        return [_seconds(model, chip, *found) for found in spaces]
+
+    def best(values: Mapping[str, float]) -> tuple[float | None, str]:
+        chip = CHIPS["B200"]
+        for name, value in values.items():
+            chip = changed_chip(chip, name, value)
+        # Times do not depend on the capacity.
+        every = seconds_at(replace(chip, hbm_bytes=CHIPS["B200"].hbm_bytes))
+        fitting = [
+            (float(np.where(held <= chip.hbm_bytes, seconds, np.inf).min()), name)
+            for (name, _, held), seconds in zip(spaces, every, strict=True)
+            if len(seconds)
+        ]
+        least, strategy = min(fitting, default=(np.inf, ""))
+        return (days_of(model, least), strategy) if np.isfinite(least) else (None, "")
+
+    yield from map_rows(model, "published", gpus, x, y, best)
 
 
 def question_of(model: str, strategy: Any, chip: StudyChip, domain: int) -> ReferenceQuestion:

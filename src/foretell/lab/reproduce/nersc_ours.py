@@ -7,21 +7,23 @@ latencies of collectives, memory held by the framework) stays as the catalogue h
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.api.training import estimate
 from foretell.errors import Infeasible
 from foretell.inputs.question import ask, plan_of
 from foretell.lab.reference.records import CHIPS, MODELS, StudyChip
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
+from foretell.lab.reproduce.records import described
 from foretell.records import dataclass
 from foretell.search.leading import NONE, leading_plans
 from foretell.search.search import rank
 from foretell.search.space import Space, enumerate_plans, take_candidates
-from foretell.specs.plan import Plan, Plans
+from foretell.specs.arrays import Array
+from foretell.specs.plan import Plan
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.feasibility import NO, PlanTotals, verdict_codes
@@ -34,24 +36,12 @@ OUR_MODELS = {"gpt3_1T": "gpt3-1t", "vit_era5": "vit-era5", "gpt3": "gpt3-175b"}
 OUR_GPUS = (256, 1024, 4096, 16384)
 """GPU counts of our side on every system."""
 SECONDS_PER_DAY = 86400.0
-SHARES = {
-    "compute": "compute",
-    "memory_bound": "memory",
-    "gradient_sums": "memory",
-    "optimizer": "memory",
-    "recompute": "recompute",
-    "tensor_parallel": "tensor",
-    "context_parallel": "tensor",
-    "expert_parallel": "tensor",
-    "data_parallel": "data",
-    "pipeline_parallel": "pipeline",
-    "bubble": "bubble",
-}
+SHARES: Mapping[str, str] = described("nersc-2024")["shares"]
 """Leaves of our breakdown, and the study's column for each; others are `other`."""
 CORNER_SHARE = 1.3
 """A map searches plans that come within so many times the fastest at one of its corners."""
 
-Floats = NDArray[np.float64]
+Floats = Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +217,14 @@ def run_tasks(work: Callable[[Task], Answer], tasks: Sequence[Task], workers: in
         return list(pool.map(work, tasks))
 
 
+CAPACITY = "capacity_gb"
+"""The property that a step does not depend on."""
+Rates = tuple[tuple[str, float], ...]
+"""Properties that it does depend on, and their values."""
+FastestAt = Callable[[Mapping[str, float]], tuple[float | None, str]]
+"""Values of two properties -> days of the fastest plan, None where nothing fits, and which it is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
     """One property of a chip, as a map varies it."""
@@ -262,67 +260,56 @@ def changed_scenario(scenario: Scenario, name: str, value: float) -> Scenario:
     return replace(scenario, system=replace(scenario.system, chip=chip))
 
 
+def map_rows(
+    model: str, side: str, gpus: int, x: Property, y: Property, best: FastestAt
+) -> Iterator[dict[str, Any]]:
+    """A cell for each pair of values: days of the fastest plan, and which it is."""
+    for second in y.values:
+        for first in x.values:
+            days, plan = best({x.name: first, y.name: second})
+            at = {x.name: first / x.unit, y.name: second / y.unit}
+            yield {"model": model, "side": side, "gpus": gpus, **at, "days": days, "plan": plan}
+
+
 def our_map(model: str, gpus: int, x: Property, y: Property) -> Iterator[dict[str, Any]]:
     """Days over two properties of a B200 in domains of eight.
 
     Each cell searches the plans that are within CORNER_SHARE of the fastest that fits at a corner of the
-    map, over all capacities: with FLOP/s go the watts, so that more arithmetic is not throttled.
+    map, over all capacities: with FLOP/s go the watts, so that more arithmetic is not throttled. One
+    evaluation serves every capacity.
     """
     task = OurTask(model=model, chip="B200", domain=8, gpus=gpus)
     scenario, base = plan_of(scenario_of(task), None, ())
     plans = enumerate_plans(scenario, base).plans
-    capacities = _capacities(x, y, scenario)
+    own = float(scenario.system.chip.memory_bytes)
+    capacities = next((p.values for p in (x, y) if p.name == CAPACITY), (own,))
     keep = np.zeros(len(plans), bool)
-    for first in _ends(x):
-        for second in _ends(y):
-            at = _at(scenario, ((x, first), (y, second)))
-            totals = evaluate_plans(at, plans)
-            for capacity in capacities:
-                fits = verdict_codes(totals.held, capacity) != NO
-                if fits.any():
-                    keep |= fits & (totals.step_s <= CORNER_SHARE * totals.step_s[fits].min())
+    for corner in product(*({p.values[0], p.values[-1]} for p in (x, y) if p.name != CAPACITY)):
+        names = [p.name for p in (x, y) if p.name != CAPACITY]
+        totals = evaluate_plans(_at(scenario, tuple(zip(names, corner, strict=True))), plans)
+        for capacity in capacities:
+            fits = verdict_codes(totals.held, capacity) != NO
+            if fits.any():
+                keep |= fits & (totals.step_s <= CORNER_SHARE * totals.step_s[fits].min())
     plans = plans.take(np.nonzero(keep)[0])
-    yield from _cells(task, scenario, plans, x, y)
+
+    @lru_cache(maxsize=64)
+    def totals_at(rates: Rates) -> PlanTotals:
+        return evaluate_plans(_at(scenario, rates), plans)
+
+    def best(values: Mapping[str, float]) -> tuple[float | None, str]:
+        totals = totals_at(tuple((n, v) for n, v in values.items() if n != CAPACITY))
+        verdicts = verdict_codes(totals.held, values.get(CAPACITY, own))
+        rows = rank(totals.step_s, verdicts, 1, plans.recompute)
+        if not len(rows):
+            return None, ""
+        row = int(rows[0])
+        return days_of(model, float(totals.step_s[row])), str(plans.plan(row))
+
+    yield from map_rows(model, "ours", gpus, x, y, best)
 
 
-def _cells(
-    task: OurTask, scenario: Scenario, plans: Plans, x: Property, y: Property
-) -> Iterator[dict[str, Any]]:
-    """One evaluation serves every capacity."""
-    capacity = float(scenario.system.chip.memory_bytes)
-    done: dict[tuple[float, float], PlanTotals] = {}
-    for second in y.values:
-        for first in x.values:
-            pairs = tuple((p, v) for p, v in ((x, first), (y, second)) if p.name != "capacity_gb")
-            key = (pairs[0][1], pairs[1][1] if len(pairs) > 1 else 0.0)
-            if key not in done:
-                found = evaluate_plans(_at(scenario, pairs), plans)
-                done = {key: found, **dict(list(done.items())[:64])}
-            totals = done[key]
-            limit = next(
-                (v for p, v in ((x, first), (y, second)) if p.name == "capacity_gb"), capacity
-            )
-            rows = rank(totals.step_s, verdict_codes(totals.held, limit), 1, plans.recompute)
-            row = int(rows[0]) if len(rows) else None
-            days = None if row is None else days_of(task.model, float(totals.step_s[row]))
-            where = {"model": task.model, "side": "ours", "gpus": task.gpus}
-            at = {x.name: first / x.unit, y.name: second / y.unit}
-            yield where | at | {"days": days, "plan": "" if row is None else str(plans.plan(row))}
-
-
-def _at(scenario: Scenario, pairs: Sequence[tuple[Property, float]]) -> Scenario:
-    for one, value in pairs:
-        scenario = changed_scenario(scenario, one.name, value)
+def _at(scenario: Scenario, rates: Rates) -> Scenario:
+    for name, value in rates:
+        scenario = changed_scenario(scenario, name, value)
     return scenario
-
-
-def _ends(one: Property) -> tuple[float, ...]:
-    """The least and the largest value; of a capacity one, since a step does not depend on it."""
-    return one.values[:1] if one.name == "capacity_gb" else (one.values[0], one.values[-1])
-
-
-def _capacities(x: Property, y: Property, scenario: Scenario) -> tuple[float, ...]:
-    for one in (x, y):
-        if one.name == "capacity_gb":
-            return one.values
-    return (float(scenario.system.chip.memory_bytes),)

@@ -2,42 +2,46 @@
 
 Only the abstract and open measurements close to it are at hand: sizes of models and recipes are ours, and the
 published side is the rule of volumes that the work builds on (ZeRO, arXiv 1910.02054): 2, 2 and 3 times
-weights of 16 bits over the ring's bus bandwidth as NCCL measured it.
+weights of 16 bits over the ring's bus bandwidth as NCCL measured it. GenSLM's published runs are beside our
+predictions: what they keep, what intervals hold, what slows Selene.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from math import log
+from statistics import median
 from typing import Any
 
 from foretell.api.network import collective
-from foretell.lab.reproduce.ladder import Ladder, ladder_of, ladder_rows, mean_ladder
 from foretell.lab.reproduce.records import (
     Finding,
+    Ladder,
     PaperFigure,
-    Progress,
-    PublishedWork,
     Row,
-    figure_maker,
-    run_makers,
+    ladder_of,
+    ladder_rows,
+    mean_ladder,
+    read_work,
     verdict,
     widest,
 )
-from foretell.lab.reproduce.scaling_runs import coverage, found_of_selene, interval_words, retention
-from foretell.studies.scaling.records import ScalingPoint
+from foretell.studies.scaling.records import Curve, ScalingPoint
 from foretell.studies.scaling.run import scaling
 from foretell.studies.scaling.study import (
-    COMBINATIONS,
     LOW,
     SIZES,
     SYSTEMS,
     WORDS,
+    PublishedFigure,
     ScalingStudy,
     compare_published,
     model_named,
+    rung_steps,
     study,
 )
 from foretell.workload.parameters import count
 
+WORK = read_work("scaling-2024")
 HIGH = "thetagpu-sophia"
 """The system with much bandwidth between its nodes."""
 BUS_BYTES_PER_S = {"polaris-ss10": 9.81e9, "thetagpu-sophia": 178e9}
@@ -46,24 +50,14 @@ VOLUMES = {"zero1": 2.0, "zero2": 2.0, "zero3": 3.0}
 """Times the weights that a rank sends and takes in a step (arXiv 1910.02054, sections 7 and 8)."""
 NEAR = 1.5
 """Times a time of the rule of volumes, up or down, within which a time follows it."""
-FIGURES = {
-    "throughput": "Tokens per second and GPU, six sizes, three ways of sharing, on Slingshot-10",
-    "efficiency": "What each keeps of its throughput",
-    "shares": "Compute, communication and idle shares of a step, on the slow and on the fast system",
-    "mixes": "Three mixes of model parallelism on four systems",
-    "volume": "Communication by the rule of volumes and by ours",
-    "bandwidth": "Throughput on 512 GPUs against the bandwidth between nodes",
-    "measured": "GenSLM and ALCF runs, measured and predicted",
-}
-_figure = figure_maker(FIGURES)
-
-
-def shares_of(point: ScalingPoint) -> dict[str, float]:
-    """Compute, communication and idle of a step as shares: idle is the bubble, the host and the rest."""
-    whole = point.step_s or 1.0
-    compute = (point.compute_s or 0.0) / whole
-    sent = (point.exposed_communication_s or 0.0) / whole
-    return {"compute": compute, "communication": sent, "idle": max(1.0 - compute - sent, 0.0)}
+RETENTION_GPUS = (8, 512)
+"""Between which numbers of GPUs the measured runs keep a share of their throughput."""
+COVERAGE = 0.8
+"""Share of the runs that intervals should hold."""
+EXPLAINED = 0.9
+"""Share of a slowdown, on a logarithmic scale, that known mechanisms carry where they explain it."""
+CLOSE_POINTS = 0.15
+"""How far a predicted retention may be from the measured one."""
 
 
 class ScalingReproduction:
@@ -82,79 +76,65 @@ class ScalingReproduction:
     @cached_property
     def points(self) -> list[Row]:
         """Every point of the six sizes on the slow system."""
-        curves = self.study.data_parallel.curves
-        return [_point_row(c.model, c.system, p) for c in curves for p in c.points]
+        names = ("strategy", "gpus", "tokens_per_s_per_gpu", "efficiency", "fits", "plan", "step_s")
+        return [
+            {"model": c.model, "system": c.system}
+            | {name: getattr(point, name) for name in names}
+            | _ends(point)
+            for c in self.study.data_parallel.curves
+            for point in c.points
+        ]
+
+    def both(self) -> Iterator[tuple[Curve, ScalingPoint]]:
+        """Points that fit, of the six sizes on both systems."""
+        for found in (self.study.data_parallel, self.fast):
+            for curve in found.curves:
+                for point in curve.points:
+                    if point.step_s is not None and point.fits != "no":
+                        yield curve, point
 
     def throughput(self) -> PaperFigure:
         """Rates of six sizes."""
-        return _figure("throughput", self.points)
+        return WORK.figure("throughput", self.points)
 
     def efficiency(self) -> PaperFigure:
         """The same over the fewest chips."""
-        rows = self.points
-        node = [r for r in rows if r["gpus"] == 4 and r["efficiency"]]
-        most = [r for r in rows if r["gpus"] == 512 and r["efficiency"]]
-        node_end, later = [r["efficiency"] for r in node], [r["efficiency"] for r in most]
-        width = widest([*node, *most], "low_s", "high_s")
-        return _figure(
-            "efficiency",
-            rows,
-            (
-                Finding(
-                    statement="throughput on one fast node says little of scaling on a "
-                    "bandwidth-limited system",
-                    published="argued in the abstract against TFLOP/s of DGX-class machines",
-                    ours=f"efficiency {min(node_end):.2f} to {max(node_end):.2f} inside a node, "
-                    f"{min(later):.2f} to {max(later):.2f} on 512 GPUs; {interval_words(width)}",
-                    verdict=verdict(min(node_end) > 0.95 and max(later) < 0.75, width),
-                ),
-            ),
+        node, most = (
+            [r for r in self.points if r["gpus"] == gpus and r["efficiency"]] for gpus in (4, 512)
         )
+        width = widest([*node, *most], "low_s", "high_s")
+        own, later = ([r["efficiency"] for r in rows] for rows in (node, most))
+        found = WORK.finding(
+            "efficiency",
+            verdict(min(own) > 0.95 and max(later) < 0.75, width),
+            node=(min(own), max(own)),
+            most=(min(later), max(later)),
+            width=width,
+        )
+        return WORK.figure("efficiency", self.points, found)
 
     def shares(self) -> PaperFigure:
         """Shares on both systems, six sizes."""
         rows: list[Row] = [
-            {
-                "system": curve.system,
-                "model": curve.model,
-                "strategy": curve.strategy,
-                "gpus": point.gpus,
-                **shares_of(point),
-                **_ends(point),
-            }
-            for found in (self.study.data_parallel, self.fast)
-            for curve in found.curves
-            for point in curve.points
-            if point.step_s is not None and point.fits != "no"
+            _place(c, point) | shares_of(point) | _ends(point) for c, point in self.both()
         ]
-        slow, fast = (
-            [r for r in rows if (r["system"], r["strategy"], r["gpus"]) == (one, "zero3", 128)]
+        some = {
+            one: [r for r in rows if (r["system"], r["strategy"], r["gpus"]) == (one, "zero3", 128)]
             for one in (LOW, HIGH)
+        }
+        width = widest([*some[LOW], *some[HIGH]], "low_s", "high_s")
+        slow, fast = (
+            [100 * pick(r["communication"] for r in own) for pick in (min, max)]
+            for own in some.values()
         )
-        width = widest([*slow, *fast], "low_s", "high_s")
-        least, most = (
-            [100 * pick(r["communication"] for r in some) for pick in (min, max)]
-            for some in (slow, fast)
-        )
-        return _figure(
-            "shares",
-            rows,
-            (
-                Finding(
-                    statement="communication decides end-to-end scaling where bandwidth is little, "
-                    "compute where it is much",
-                    published="the abstract's bottom-up split of throughput",
-                    ours=f"exposed communication of ZeRO-3 on 128 GPUs: {least[0]:.0f} to "
-                    f"{least[1]:.0f} % of a step on Slingshot-10, {most[0]:.0f} to {most[1]:.0f} % "
-                    f"on HDR InfiniBand; {interval_words(width)}",
-                    verdict=verdict(least[0] > 50.0 > most[1], width),
-                ),
-            ),
+        held = verdict(slow[0] > 50.0 > fast[1], width)
+        return WORK.figure(
+            "shares", rows, WORK.finding("shares", held, slow=slow, fast=fast, width=width)
         )
 
     def mixes(self) -> PaperFigure:
         """Three mixes on four systems."""
-        rows = [
+        rows: list[Row] = [
             {
                 "system": one.system,
                 "strategy": curve.strategy,
@@ -168,83 +148,54 @@ class ScalingReproduction:
             for point in curve.points
             if point.step_s is not None
         ]
-        rates = {
-            system: {
-                r["strategy"]: float(r["tokens_per_s_per_gpu"] or 0.0)
-                for r in rows
-                if r["system"] == system and r["gpus"] == 128
-            }
-            for system in SYSTEMS
-        }
-        best = {system: max(some, key=lambda one: some[one]) for system, some in rates.items()}
-        lost = {
-            system: 100 * (1 - min(some.values()) / max(some.values()))
-            for system, some in rates.items()
-        }
+        best, words = set[str](), []
+        for system in SYSTEMS:
+            own = [r for r in rows if r["system"] == system and r["gpus"] == 128]
+            rates = {r["strategy"]: float(r["tokens_per_s_per_gpu"] or 0.0) for r in own}
+            first = max(rates, key=lambda one: rates[one])
+            lost = 100 * (1 - min(rates.values()) / rates[first])
+            best.add(first)
+            words.append(f"{system} {first}, {lost:.0f} %")
         width = widest(rows, "low_s", "high_s")
-        return _figure(
-            "mixes",
-            rows,
-            (
-                Finding(
-                    statement="which mix of model parallelism is best depends on the system's bandwidth",
-                    published="three combinations on one system with much and one with little bandwidth",
-                    ours="best on 128 GPUs, and what the worst loses by: "
-                    + ", ".join(f"{s} {w}, {lost[s]:.0f} %" for s, w in best.items())
-                    + f"; {interval_words(width)}",
-                    verdict=verdict(len(set(best.values())) > 1, width),
-                ),
-            ),
-        )
+        held = verdict(len(best) > 1, width)
+        found = WORK.finding("mixes", held, best=", ".join(words), width=width)
+        return WORK.figure("mixes", rows, found)
 
     def volume(self) -> PaperFigure:
         """The rule of volumes beside ours."""
         rows: list[Row] = []
-        for found in (self.study.data_parallel, self.fast):
-            for curve in found.curves:
-                weights = float(count(model_named(curve.model)).total)
-                for point in curve.points:
-                    if point.step_s is None or point.fits == "no" or point.gpus < 16:
-                        continue
-                    moved = 2.0 * VOLUMES[curve.strategy] * weights * (point.gpus - 1) / point.gpus
-                    ours = (point.exposed_communication_s or 0.0) + (
-                        point.hidden_communication_s or 0.0
-                    )
-                    rows.append(
-                        {
-                            "system": curve.system,
-                            "model": curve.model,
-                            "strategy": curve.strategy,
-                            "gpus": point.gpus,
-                            "volume_rule_s": moved / BUS_BYTES_PER_S[curve.system],
-                            "large_messages_s": moved / large_bytes_per_s(curve.system, point.gpus),
-                            "ours_s": ours,
-                            "ours_exposed_s": point.exposed_communication_s,
-                            **_ends(point),
-                        }
-                    )
+        for curve, point in self.both():
+            if point.gpus < 16:
+                continue
+            weights = float(count(model_named(curve.model)).total)
+            moved = 2.0 * VOLUMES[curve.strategy] * weights * (point.gpus - 1) / point.gpus
+            exposed_s, hidden_s = point.exposed_communication_s, point.hidden_communication_s
+            rows.append(
+                {
+                    **_place(curve, point),
+                    "volume_rule_s": moved / BUS_BYTES_PER_S[curve.system],
+                    "large_messages_s": moved / large_bytes_per_s(curve.system, point.gpus),
+                    "ours_s": (exposed_s or 0.0) + (hidden_s or 0.0),
+                    "ours_exposed_s": exposed_s,
+                    **_ends(point),
+                }
+            )
         findings = []
         ladders: list[Row] = []
         for words, counts in (("16 and 32", (16, 32)), ("512", (512,))):
             own = [r for r in rows if r["system"] == LOW and r["gpus"] in counts]
-            each = {_case(r): _volume_ladder(r) for r in own}
-            found, width = mean_ladder(list(each.values())), widest(own, "low_s", "high_s")
-            ratios = [one.whole for one in each.values()]
-            statement = f"communication follows volume over bandwidth on {words} GPUs"
-            ladders += ladder_rows(statement, each)
+            each = {
+                f"{r['model']} {r['strategy']} on {r['gpus']} GPUs": _volume_ladder(r) for r in own
+            }
+            width, ratios = widest(own, "low_s", "high_s"), [one.whole for one in each.values()]
+            least, most = min(ratios), max(ratios)
+            held = verdict(most < NEAR and least > 1.0 / NEAR, width)
+            numbers = {"words": words, "least": least, "most": most, "width": width}
             findings.append(
-                Finding(
-                    statement=statement,
-                    published="2, 2 and 3 times the weights (ZeRO-1, 2 and 3) over the bus bandwidth "
-                    "of 1 GiB",
-                    ours=f"{min(ratios):.2f} to {max(ratios):.2f} times that on Slingshot-10; "
-                    f"{interval_words(width)}",
-                    verdict=verdict(max(ratios) < NEAR and min(ratios) > 1.0 / NEAR, width),
-                    why=found.because,
-                    ladder=found,
-                )
+                WORK.finding("volume", held, mean_ladder(list(each.values())), **numbers)
             )
-        return _figure("volume", rows, tuple(findings), {"volume-ladder": ladders})
+            ladders += ladder_rows(findings[-1].statement, each)
+        return WORK.figure("volume", rows, *findings, more={"volume-ladder": ladders})
 
     def bandwidth(self) -> PaperFigure:
         """Gain from more bandwidth."""
@@ -260,9 +211,8 @@ class ScalingReproduction:
             if curve.points[-1].fits != "no"
             for factor, ratio in {**curve.points[-1].by_bandwidth, "1": 1.0}.items()
         ]
-        return _figure(
-            "bandwidth", sorted(rows, key=lambda r: (r["model"], r["strategy"], r["factor"]))
-        )
+        rows.sort(key=lambda r: (r["model"], r["strategy"], r["factor"]))
+        return WORK.figure("bandwidth", rows)
 
     def measured(self) -> PaperFigure:
         """Open runs."""
@@ -271,15 +221,12 @@ class ScalingReproduction:
         rows = [
             {
                 "run": r.name,
-                "quantity": r.quantity,
-                "gpus": r.gpus,
-                "measured": r.measured,
-                "predicted": r.predicted,
-                "low": None if r.p90 is None else r.p90[0],
-                "high": None if r.p90 is None else r.p90[1],
+                **{
+                    name: getattr(r, name) for name in ("quantity", "gpus", "measured", "predicted")
+                },
+                **dict(zip(("low", "high"), r.p90 or (None, None), strict=True)),
                 "inside": r.inside,
-                "open_low": None if r.open_p90 is None else r.open_p90[0],
-                "open_high": None if r.open_p90 is None else r.open_p90[1],
+                **dict(zip(("open_low", "open_high"), r.open_p90 or (None, None), strict=True)),
                 "inside_open": r.inside_open,
                 "assumed": r.assumed,
             }
@@ -287,7 +234,14 @@ class ScalingReproduction:
         ]
         ladder, steps = found_of_selene()
         findings = (retention(every), coverage(found), ladder)
-        return _figure("measured", rows, findings, {"measured-ladder": steps})
+        return WORK.figure("measured", rows, *findings, more={"measured-ladder": steps})
+
+
+def makers(figures: Sequence[str], workers: int) -> Mapping[str, Callable[[], PaperFigure]]:
+    """What makes each figure."""
+    del figures, workers
+    work = ScalingReproduction()
+    return {name: getattr(work, name) for name in WORK.figures}
 
 
 @lru_cache(maxsize=32)
@@ -297,8 +251,24 @@ def large_bytes_per_s(system: str, gpus: int) -> float:
     return float(found.to_dict()["bus_bytes_per_s"])
 
 
-def _case(row: Row) -> str:
-    return f"{row['model']} {row['strategy']} on {row['gpus']} GPUs"
+def shares_of(point: ScalingPoint) -> dict[str, Any]:
+    """Compute, communication and idle of a step as shares: idle is the bubble, the host and the rest."""
+    whole = point.step_s or 1.0
+    compute = (point.compute_s or 0.0) / whole
+    sent = (point.exposed_communication_s or 0.0) / whole
+    return {"compute": compute, "communication": sent, "idle": max(1.0 - compute - sent, 0.0)}
+
+
+def _place(curve: Curve, point: ScalingPoint) -> dict[str, Any]:
+    """Where a point is."""
+    own = {name: getattr(curve, name) for name in ("system", "model", "strategy")}
+    return {**own, "gpus": point.gpus}
+
+
+def _ends(point: ScalingPoint) -> dict[str, Any]:
+    """The 90 % interval of a step."""
+    low, high = (None, None) if point.interval is None else point.interval["p90"]
+    return {"low_s": low, "high_s": high}
 
 
 def _volume_ladder(row: Row) -> Ladder:
@@ -312,47 +282,79 @@ def _volume_ladder(row: Row) -> Ladder:
     )
 
 
-def _point_row(model: str, system: str, point: ScalingPoint) -> Row:
-    return {
-        "model": model,
-        "system": system,
-        "strategy": point.strategy,
-        "gpus": point.gpus,
-        "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
-        "efficiency": point.efficiency,
-        "fits": point.fits,
-        "plan": point.plan,
-        "step_s": point.step_s,
-        **_ends(point),
+def retention_rows(rows: Sequence[PublishedFigure]) -> list[dict[str, Any]]:
+    """Share of the throughput kept from 8 to 512 GPUs, measured and predicted, of runs on Slingshot-10."""
+    return [
+        {"run": r.name, "measured": r.measured, "predicted": r.predicted}
+        for r in rows
+        if r.quantity == "efficiency"
+        and r.gpus == RETENTION_GPUS[1]
+        and "SS-10" in r.name
+        and "25B" not in r.name
+    ]
+
+
+def retention(rows: Sequence[PublishedFigure]) -> Finding:
+    """How much of the throughput is kept, measured and predicted."""
+    kept = retention_rows(rows)
+    names = [f"{r['run'].split()[1].rstrip(',')} {100 * r['measured']:.0f} %" for r in kept]
+    gap = max(abs(r["predicted"] - r["measured"]) for r in kept)
+    runs = {r["run"] for r in kept}
+    width = max(
+        r.p90[1] / r.p90[0]
+        for r in rows
+        if r.p90 and r.name in runs and r.gpus in RETENTION_GPUS and r.quantity == "samples/s"
+    )
+    return WORK.finding(
+        "retention",
+        verdict(gap <= CLOSE_POINTS, width),
+        measured=", ".join(names),
+        predicted=", ".join(f"{100 * r['predicted']:.0f} %" for r in kept),
+        gap=100 * gap,
+        width=width,
+    )
+
+
+def coverage(rows: Sequence[PublishedFigure]) -> Finding:
+    """How many of the runs our intervals hold."""
+    known = [r for r in rows if r.inside is not None and r.quantity == "samples/s"]
+    wide = sum(bool(r.inside_open) for r in known)
+    width = median(r.open_p90[1] / r.open_p90[0] for r in known if r.open_p90 is not None)
+    alike = []  # seconds of a GPU for a sequence of the largest model on each system
+    for system in ("Polaris", "Selene"):
+        own = [
+            r.gpus / r.measured
+            for r in known
+            if "25B" in r.name and system in r.name and 64 <= r.gpus <= 512
+        ]
+        alike.append(f"{min(own):.1f} to {max(own):.1f} s on {system}")
+    return WORK.finding(
+        "coverage",
+        verdict(wide >= COVERAGE * len(known), width),
+        inside=sum(bool(r.inside) for r in known),
+        many=len(known),
+        wide=wide,
+        width=width,
+        alike=" and ".join(alike),
+    )
+
+
+def found_of_selene() -> tuple[Finding, Sequence[Row]]:
+    """What makes the runs on Selene slower than plain PyTorch, and the rungs of every run."""
+    each = {
+        f"{name}, {gpus} GPUs": ladder_of(steps) for (name, gpus), steps in rung_steps().items()
     }
-
-
-def _ends(point: ScalingPoint) -> Row:
-    """The 90 % interval of a step."""
-    low, high = (None, None) if point.interval is None else point.interval["p90"]
-    return {"low_s": low, "high_s": high}
-
-
-def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
-    """The figures named."""
-    del workers
-    work = ScalingReproduction()
-    return run_makers({name: getattr(work, name) for name in FIGURES}, names, progress)
-
-
-SCALING_2024 = PublishedWork(
-    name="scaling-2024",
-    title="Thorough Characterization and Analysis of Large Transformer Model Training At-Scale "
-    "(Cheng et al.)",
-    source="POMACS 8(1) article 8 (SIGMETRICS 2024), doi 10.1145/3639034",
-    example="measured",
-    figures=FIGURES,
-    run=run,
-    missing=(
-        (
-            "The paper's model sizes, batches and figures were not at hand: sizes here are OPT's, "
-            f"recipes ours ({WORDS}; {', '.join(COMBINATIONS)})."
-        ),
-        "Traces and logs of one's own runs get the same split: foretell characterize trace FILE.",
-    ),
-)
+    found = mean_ladder(list(each.values()))
+    (*_, ours, measured) = found.rungs
+    explained = log(ours.value / found.first) / log(found.whole)
+    finding = WORK.finding(
+        "selene",
+        verdict(explained >= EXPLAINED, 1.0),
+        found,
+        many=len(each),
+        whole=found.whole,
+        found=ours.value / found.first,
+        rest=measured.factor,
+        why=Ladder(rungs=found.rungs[:-1]).because,
+    )
+    return finding, ladder_rows(finding.statement, each)

@@ -4,10 +4,25 @@ Beams are ranked by log probability over ((5 + length) / 6)^alpha (Wu et al. 201
 it: four beams, alpha 0.6): alpha 0 prefers short lines, 1 weighs every token alike.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from foretell.lab.translate.text import END, PAD, START, pad_rows
+from foretell.errors import bad_input
+from foretell.lab.translate.text import (
+    BEST,
+    CHECKPOINT,
+    END,
+    PAD,
+    START,
+    load_tensors,
+    need_tokenizers,
+    need_torch,
+    pad_rows,
+    read_model,
+    read_settings,
+    read_tokenizer,
+)
 
 LENGTH_BASE = 5.0
 """Of the length penalty."""
@@ -26,7 +41,7 @@ def greedy_tokens(
 
     source = torch.from_numpy(pad_rows(sources)).long().to(device)
     with torch.no_grad():
-        carry = module.encode(source, _present(source))
+        carry = module.encode(source, present_of(source))
         said = torch.full((len(sources), 1), START, device=device)
         done = torch.zeros(len(sources), dtype=torch.bool, device=device)
         while not bool(done.all()) and said.shape[1] < most:
@@ -54,7 +69,7 @@ def beam_tokens(
     source = torch.from_numpy(pad_rows(rows)).long().to(device)
     ended: list[list[tuple[float, list[int]]]] = [[] for _ in range(lines)]
     with torch.no_grad():
-        carry = module.encode(source, _present(source))
+        carry = module.encode(source, present_of(source))
         said = torch.full((lines * beam, 1), START, device=device)
         # At first all beams are alike: only one of each line counts.
         total = torch.full((lines, beam), -1e9, device=device)
@@ -128,6 +143,85 @@ def _best(
     return [token for token in tokens if token not in (PAD, END)]
 
 
-def _present(source: Any) -> Any:
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Translator:
+    """A model with its byte pairs, out of the folder of a run."""
+
+    def __init__(self, folder: str | Path, *, device: str = "auto", last: bool = False) -> None:
+        """The best weights, or with `last` those of the last checkpoint."""
+        need_torch()
+        need_tokenizers()
+        from foretell import zoo
+
+        path = Path(folder)
+        settings = read_settings(path)
+        name = CHECKPOINT if last else BEST
+        if settings is None or not (path / name).exists():
+            what = "has no trained model" if settings is None else f"has no {name} yet"
+            raise bad_input("folder", str(path), what, "a folder of foretell translate train")
+        self.device = chosen_device(device)
+        self.max_source, self.max_target = settings["max_source"], settings["max_target"]
+        self.tokenizer: Tokenizer = read_tokenizer(path)
+        self.module = zoo.build(read_model(path), fused=True)
+        weights = load_tensors(path / name, "cpu")
+        try:
+            self.module.load_state_dict(weights["module"])
+        except (KeyError, RuntimeError) as error:
+            raise bad_input(
+                "folder", str(path / name), f"does not fit the model: {error}"
+            ) from None
+        self.module.to(self.device).eval()
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        batch: int = 64,
+        report: Callable[[int, int], None] | None = None,
+        *,
+        beam: int = 1,
+        alpha: float = 0.6,
+    ) -> list[str]:
+        """One line for each; blank lines stay blank. Lines over the limit are cut at it.
+
+        One beam takes the likeliest token at each place; more are ranked with the length penalty `alpha`.
+        """
+        ids = [e.ids[: self.max_source - 1] for e in self.tokenizer.encode_batch(list(lines))]
+        order = sorted(
+            (i for i, one in enumerate(ids) if lines[i].strip()), key=lambda i: len(ids[i])
+        )
+        out = [""] * len(lines)
+        for start in range(0, len(order), batch):
+            group = order[start : start + batch]
+            found = self._tokens([[*ids[i], END] for i in group], beam, alpha)
+            for i, one in zip(group, found, strict=True):
+                out[i] = self.tokenizer.decode(one).strip()
+            if report is not None:
+                report(start + len(group), len(order))
+        return out
+
+    def _tokens(self, sources: list[list[int]], beam: int, alpha: float) -> list[list[int]]:
+        if beam == 1:
+            return greedy_tokens(self.module, sources, self.max_target, self.device)
+        return beam_tokens(
+            self.module, sources, self.max_target, self.device, beam=beam, alpha=alpha
+        )
+
+
+def present_of(source: Any) -> Any:
+    """Where a padded source has tokens; none where it has them everywhere, which is faster."""
     present = source != PAD
     return None if bool(present.all()) else present
+
+
+def chosen_device(asked: str) -> str:
+    """cuda where there is one, unless a device is named; BadInput where it is not there."""
+    import torch
+
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise bad_input("device", asked, "torch finds no GPU here", "cpu, auto")
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked

@@ -1,23 +1,80 @@
 """Scores of a trained model on lines it has not seen: BLEU, chrF, and lines that are exactly right."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
+from importlib.util import find_spec
 from pathlib import Path
 
-from foretell.errors import BadInput, Problem
-from foretell.lab.translate import folder as files
-from foretell.lab.translate.run import Translator
-from foretell.lab.translate.scores import (
-    BLEU_SIGNATURE,
-    CHRF_SIGNATURE,
-    corpus_bleu,
-    corpus_chrf,
-    exact_match,
-    need_sacrebleu,
-)
+from foretell.errors import BadInput, bad_input, wrong
+from foretell.lab.translate.decode import Translator
 from foretell.lab.translate.settings import ScoresQuestion, problems_in
-from foretell.lab.translate.text import read_pairs, split
+from foretell.lab.translate.text import read_pairs, read_settings, split
 from foretell.records import as_json, dataclass
+
+BLEU_SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
+CHRF_SIGNATURE = "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no"
+"""What sacreBLEU prints of these settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BleuScore:
+    """BLEU and what it is made of."""
+
+    bleu: float
+    """0 to 100."""
+    precisions: tuple[float, ...]
+    """Of one to four words in a row, percent."""
+    brevity_penalty: float
+    """1 where translations are as long as the references, less where shorter."""
+    hypothesis_words: int
+    """Words of the translations."""
+    reference_words: int
+    """Words of the references."""
+
+    to_dict = as_json()
+
+
+def need_sacrebleu() -> None:
+    """Raise BadInput where it is not installed."""
+    if find_spec("sacrebleu") is None:
+        what, how = "scores need sacreBLEU", "pip install 'foretell[translate]'"
+        raise bad_input("sacrebleu", None, what, how)
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuScore:
+    """BLEU of all lines together, one reference each."""
+    import sacrebleu
+
+    _same_length(hypotheses, references)
+    found = sacrebleu.corpus_bleu(list(hypotheses), [list(references)])
+    return BleuScore(
+        bleu=found.score,
+        precisions=tuple(found.precisions),
+        brevity_penalty=found.bp,
+        hypothesis_words=found.sys_len,
+        reference_words=found.ref_len,
+    )
+
+
+def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """chrF2 of all lines together."""
+    import sacrebleu
+
+    _same_length(hypotheses, references)
+    return float(sacrebleu.corpus_chrf(list(hypotheses), [list(references)]).score)
+
+
+def exact_match(found: Sequence[str], wanted: Sequence[str]) -> float:
+    """Share of the lines that are stated exactly so."""
+    right = sum(a.strip() == b.strip() for a, b in zip(found, wanted, strict=True))
+    return right / max(len(wanted), 1)
+
+
+def _same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        message = f"{len(hypotheses):,} translations of {len(references):,} references"
+        allowed = "files whose lines belong together one by one"
+        raise bad_input("target", None, message, allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +143,7 @@ def _check(question: ScoresQuestion) -> None:
     if (question.source is None) != (question.target is None):
         missing = "source" if question.source is None else "target"
         allowed = "both files, or none for the lines held out in training"
-        problems.append(Problem(path=missing, value=None, message="missing", allowed=allowed))
+        problems.append(wrong(missing, None, "missing", allowed))
     if problems:
         raise BadInput(problems)
 
@@ -95,6 +152,6 @@ def _pairs(folder: Path, source: str | None, target: str | None) -> list[tuple[s
     """Lines of the files, or those that the run held out."""
     if source is not None and target is not None:
         return read_pairs(Path(source), Path(target))
-    asked = files.read_settings(folder) or {}
+    asked = read_settings(folder) or {}
     text = read_pairs(Path(asked.get("source", "")), Path(asked.get("target", "")))
     return list(split(text, float(asked["held_out"]), int(asked["seed"])).held_out)

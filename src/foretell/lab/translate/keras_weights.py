@@ -19,9 +19,17 @@ from numpy.typing import NDArray
 from foretell.catalog.models import model as catalogue_model
 from foretell.errors import bad_input
 from foretell.interop.user_files import made_folder, whole_file, write_whole
-from foretell.lab.translate import folder as files
-from foretell.lab.translate.models import TranslationSizes, resize_model
-from foretell.lab.translate.text import need_tokenizers, need_torch
+from foretell.lab.translate.settings import TranslationSizes, resize_model
+from foretell.lab.translate.text import (
+    BEST,
+    MODEL,
+    SETTINGS,
+    TOKENIZER,
+    need_tokenizers,
+    need_torch,
+    save_tensors,
+    write_json,
+)
 from foretell.specs.ffn import Dense
 from foretell.specs.model import Layer, Model
 from foretell.workload.blocks.gated_attention import GatedAttention
@@ -238,12 +246,12 @@ def import_keras(path: Path, *, model: str, tokenizer: Path, out: Path) -> dict[
         first = " ".join(str(error).split())[:300]
         raise bad_input("file", str(path), f"does not fit {model}: {first}") from None
     made_folder(out)
-    with whole_file(out / files.TOKENIZER) as beside:
+    with whole_file(out / TOKENIZER) as beside:
         words.save(str(beside))
-    write_whole(out / files.MODEL, write_toml(record))
-    files.save_tensors(out / files.BEST, {"module": module.state_dict()})
-    files.write_json(
-        out / files.SETTINGS,
+    write_whole(out / MODEL, write_toml(record))
+    save_tensors(out / BEST, {"module": module.state_dict()})
+    write_json(
+        out / SETTINGS,
         {"max_source": 100, "max_target": 101, "model": model, "imported": path.name},
     )
     total = sum(p.numel() for p in module.parameters())

@@ -1,6 +1,18 @@
-"""Line-aligned text in two languages: reading, holding lines out, byte pairs, batches of ids."""
+"""Line-aligned text in two languages: reading, lines held out, byte pairs, batches; and a run's folder.
+
+    settings.json    what was asked, and how many lines it met
+    model.toml       the model, as `foretell estimate` reads it
+    tokenizer.json   the byte pairs
+    checkpoint.pt    weights, optimizer and place in the text: where the run goes on
+    best.pt          the weights with the least held-out loss
+    history.jsonl    one line for each evaluation
+
+Files are written beside and then renamed, so that a killed run leaves whole ones. Checkpoints hold
+tensors and plain values and are read with `weights_only`: nothing in them is run.
+"""
 
 import gzip
+import json
 import random
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -10,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem, bad_input
-from foretell.interop.user_files import check_regular
+from foretell.errors import BadInput, Problem, bad_input, wrong
+from foretell.interop.user_files import check_regular, whole_file, write_whole
 from foretell.records import dataclass
 
 if TYPE_CHECKING:
@@ -72,7 +84,7 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
     if not problems and len(sides[0]) != len(sides[1]):
         what = f"has {len(sides[1]):,} lines where {source} has {len(sides[0]):,}"
         allowed = "files whose lines belong together one by one"
-        problems.append(Problem(path="target", value=str(target), message=what, allowed=allowed))
+        problems.append(wrong("target", str(target), what, allowed))
     if problems:
         raise BadInput(problems)
     return list(zip(*sides, strict=True))
@@ -82,7 +94,7 @@ def _lines(path: Path, name: str, problems: list[Problem]) -> list[str]:
     """The lines of a file, packed or not; line ends are \\n and \\r\\n alone, as line counts are."""
 
     def say(what: str) -> list[str]:
-        problems.append(Problem(path=name, value=str(path), message=what))
+        problems.append(wrong(name, str(path), what))
         return []
 
     check_regular(path)
@@ -205,3 +217,76 @@ def need_torch() -> None:
     """torch is there, or BadInput says how to get it."""
     if find_spec("torch") is None:
         raise bad_input("torch", None, "translation models need PyTorch", "pip install torch")
+
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from foretell.specs.model import Model
+
+SETTINGS, MODEL, TOKENIZER = "settings.json", "model.toml", "tokenizer.json"
+CHECKPOINT, BEST, HISTORY = "checkpoint.pt", "best.pt", "history.jsonl"
+
+
+def read_settings(folder: Path) -> dict[str, Any] | None:
+    """What a run was asked; none where the folder has no run."""
+    path = folder / SETTINGS
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise bad_input("out", str(path), f"cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise bad_input("out", str(path), "is not a run's settings")
+    return found
+
+
+def write_json(path: Path, record: Any) -> None:
+    """A record as JSON."""
+    write_whole(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+
+def read_model(folder: Path) -> "Model":
+    """The run's model."""
+    from foretell.interop.own_model import read_toml
+
+    return read_toml(folder / MODEL)
+
+
+def read_tokenizer(folder: Path) -> "Tokenizer":
+    """The run's byte pairs."""
+    from tokenizers import Tokenizer
+
+    path = folder / TOKENIZER
+    if not path.exists():
+        raise bad_input("folder", str(folder), f"has no {TOKENIZER}")
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library raises Exception itself
+        raise bad_input("folder", str(path), f"is damaged: {error}") from None
+
+
+def save_tensors(path: Path, record: dict[str, Any]) -> None:
+    """Tensors and plain values."""
+    import torch
+
+    with whole_file(path) as beside:
+        torch.save(record, beside)
+
+
+def load_tensors(path: Path, device: str) -> dict[str, Any]:
+    """What `save_tensors` wrote; anything else in the file is refused."""
+    import pickle
+
+    import torch
+
+    try:
+        found = torch.load(path, map_location=device, weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        first = str(error).strip().splitlines()
+        why = first[0][:120] if first else type(error).__name__
+        raise bad_input("checkpoint", str(path), f"is damaged or is no checkpoint: {why}") from None
+    if not isinstance(found, dict):
+        raise bad_input("checkpoint", str(path), "is no checkpoint")
+    return found

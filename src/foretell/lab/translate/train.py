@@ -20,21 +20,38 @@ from foretell.catalog.models import model as catalogue_model
 from foretell.errors import bad_input
 from foretell.interop.own_model import write_toml
 from foretell.interop.user_files import made_folder, whole_file, write_whole
-from foretell.lab.translate import folder as files
-from foretell.lab.translate.models import resize_model, with_form
+from foretell.lab.translate.decode import chosen_device, present_of
 from foretell.lab.translate.ranks import TrainRanks, train_ranks
-from foretell.lab.translate.settings import LATER, TranslationSettings, check
+from foretell.lab.translate.settings import (
+    LATER,
+    TranslationSettings,
+    check,
+    resize_model,
+    with_form,
+)
 from foretell.lab.translate.text import (
+    BEST,
+    CHECKPOINT,
+    HISTORY,
+    MODEL,
     PAD,
+    SETTINGS,
+    TOKENIZER,
     EncodedPairs,
     TokenBatch,
     batches,
     encode,
+    load_tensors,
     need_tokenizers,
     need_torch,
+    read_model,
     read_pairs,
+    read_settings,
+    read_tokenizer,
+    save_tensors,
     split,
     train_tokenizer,
+    write_json,
 )
 from foretell.records import as_json
 from foretell.specs.model import Model
@@ -150,20 +167,20 @@ def _prepared(
 ) -> tuple[Model, "Tokenizer"]:
     """Model and byte pairs of a new folder, or those of the run that it has."""
     asked = {**asdict(settings), "text": _digest(pairs)}
-    before = files.read_settings(out)
+    before = read_settings(out)
     if before is not None:
         other = [k for k in asked if k not in LATER and asked[k] != before.get(k)]
         if other:
             what = f"has a run with other settings: {', '.join(other)}"
             raise bad_input("out", str(out), what, "the same settings, or another folder")
-        return files.read_model(out), files.read_tokenizer(out)
+        return read_model(out), read_tokenizer(out)
     vocab = settings.sizes.vocab
     record = with_form(resize_model(catalogue_model(settings.model), settings.sizes), settings.form)
     tokenizer = train_tokenizer(training, vocab or record.embedding.vocab)
-    with whole_file(out / files.TOKENIZER) as beside:
+    with whole_file(out / TOKENIZER) as beside:
         tokenizer.save(str(beside))
-    write_whole(out / files.MODEL, write_toml(record))
-    files.write_json(out / files.SETTINGS, asked)
+    write_whole(out / MODEL, write_toml(record))
+    write_json(out / SETTINGS, asked)
     return record, tokenizer
 
 
@@ -197,7 +214,7 @@ class TranslationRun:
         self.place, self._losses = RunProgress(), list[tuple[float, int]]()
         if self.ranks.world > 1:  # weights are alike, dropout is not
             torch.manual_seed(settings.seed * 1_000_003 + self.ranks.rank)
-        if (out / files.CHECKPOINT).exists():
+        if (out / CHECKPOINT).exists():
             self._load()
 
     def save(self) -> None:
@@ -214,13 +231,13 @@ class TranslationRun:
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state() if self.device == "cuda" else None,
         }
-        files.save_tensors(self.out / files.CHECKPOINT, record)
+        save_tensors(self.out / CHECKPOINT, record)
 
     def _load(self) -> None:
         import torch
 
-        path = self.out / files.CHECKPOINT
-        found = files.load_tensors(path, self.device)
+        path = self.out / CHECKPOINT
+        found = load_tensors(path, self.device)
         try:
             self.module.load_state_dict(found["module"])
             self.optimizer.load_state_dict(found["optimizer"])
@@ -338,13 +355,13 @@ class TranslationRun:
         if loss < place.best:
             place.best = loss
             if self.ranks.first:
-                files.save_tensors(self.out / files.BEST, {"module": self.module.state_dict()})
+                save_tensors(self.out / BEST, {"module": self.module.state_dict()})
         self.save()
         self.ranks.wait()
         if not self.ranks.first:
             return
         lines = "".join(json.dumps(one) + "\n" for one in place.history)
-        write_whole(self.out / files.HISTORY, lines)
+        write_whole(self.out / HISTORY, lines)
         say(
             f"step {place.step:,}: training loss {row['train_loss']:.3f}, held-out loss {loss:.3f}, "
             f"perplexity {row['perplexity']:,.2f}"
@@ -380,20 +397,3 @@ class TranslationRun:
             target_tokens_per_s=place.tokens / max(place.seconds, 1e-9),
             history=place.history,
         )
-
-
-def present_of(source: Any) -> Any:
-    """Where a padded source has tokens; none where it has them everywhere, which is faster."""
-    present = source != PAD
-    return None if bool(present.all()) else present
-
-
-def chosen_device(asked: str) -> str:
-    """cuda where there is one, unless a device is named; BadInput where it is not there."""
-    import torch
-
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise bad_input("device", asked, "torch finds no GPU here", "cpu, auto")
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return asked

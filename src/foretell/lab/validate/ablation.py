@@ -16,7 +16,7 @@ import numpy as np
 
 from foretell.catalog.software import MADE, software
 from foretell.lab.validate.held_out import LeftOut
-from foretell.lab.validate.published import replace_between
+from foretell.lab.validate.page_text import markdown, replace_between
 from foretell.lab.validate.training import prediction_of, source_label
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
@@ -105,16 +105,12 @@ def ablated(rows: Sequence[TrainingRow]) -> list[Earned]:
 
 def ablation_text(found: Sequence[Earned]) -> str:
     """The table of what fields earn, for a page."""
-    lines = [
-        "| field | families | sources | worse without | better without | mean change, points |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| `{e.field}` | {len(e.owners)} | {e.sources} | {e.worse} | {e.better} | "
-        f"{100 * e.mean_change:+.2f} |"
+    rows = [
+        (f"`{e.field}`", len(e.owners), e.sources, e.worse, e.better, f"{100 * e.mean_change:+.2f}")
         for e in found
     ]
-    return "\n".join(lines)
+    head = "field | families | sources | worse without | better without | mean change, points"
+    return markdown(head, rows)
 
 
 def _error(row: TrainingRow, settings: tuple[str, ...]) -> tuple[float, Software | None]:

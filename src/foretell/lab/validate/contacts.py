@@ -8,12 +8,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.api.conditioning import step_run
 from foretell.catalog.error_models import QuestionFacts
+from foretell.catalog.files import read_table
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
     in_their_unit,
@@ -24,21 +25,87 @@ from foretell.lab.calibrate.serving_left_out import left_out_profile_of
 from foretell.lab.calibrate.serving_rows import read_rows as read_serving
 from foretell.lab.first_contact.ledger import first_contacts
 from foretell.lab.validate.held_out import LeftOut
-from foretell.lab.validate.post_training import (
-    cells_facts,
-    figure_kind,
-    predictions_of,
-    read_cells,
-)
+from foretell.lab.validate.post_training import cells_facts, figure_kind, predictions_of, read_cells
 from foretell.lab.validate.serving import case_features, read_case
 from foretell.lab.validate.training import prediction_of
 from foretell.lab.validate.training_rows import read_rows
 from foretell.posttraining import evidence as loops
 from foretell.records import dataclass
 from foretell.serving import evidence as services
+from foretell.specs.arrays import Array
+from foretell.specs.corrections import POST_TRAINING, SERVING, TRAINING
 from foretell.uncertainty.novelty import training_facts
 
-Array = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadGroup:
+    """Mechanisms whose factors are as far spread."""
+
+    mechanisms: tuple[str, ...]
+    """Their names."""
+    start: float
+    """Spread to begin with, and to stay near where few sources tell it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorKind:
+    """One kind of question."""
+
+    name: str
+    """training, serving or post-training."""
+    mechanisms: tuple[str, ...]
+    """What slopes are of."""
+    groups: tuple[SpreadGroup, ...]
+    """Mechanisms by their spread."""
+    novelty: Mapping[str, float]
+    """What may be new, and which figure it is -> usual weight."""
+    distance: Mapping[str, float]
+    """Feature -> by how much a step in it makes two runs less alike; judged."""
+    alike: float = 0.06
+    """Spread of what runs that are alike have in common, to begin with."""
+    own: float = 0.07
+    """Spread of what is a run's own, to begin with: that of rows within sources."""
+    bend: float = 0.4
+    """Distance from its source's median from which a row counts no more, and twice that of a source from
+    0: a row that far off is of another world, or misread."""
+    after: float = 1.0
+    """Factor on the spread of the next run after others were measured; judged by sources left out."""
+    pull: float = 0.35
+    """How firmly spreads are held where they begin, in logarithm."""
+    novelty_pull: float = 0.2
+    """The same of the weights of what is new."""
+    centred: bool = False
+    """Whether errors have no mean and no skew: those of some sources are not the next one's, and keep a
+    measured run from being believed (services of wave B given one run: 6.5 % with them, 5.0 without)."""
+    still: tuple[str, ...] = ()
+    """Names of `novelty` whose weight stays where it begins, since one source or two are all that show it."""
+    again: bool = False
+    """Whether predictions of today, without the row's source, count as much as first contacts, which a much
+    poorer version made; widths are then set midway between what nine in ten rows of either need."""
+
+
+MECHANISMS = {"training": TRAINING, "serving": SERVING, "post-training": POST_TRAINING}
+"""What slopes are of."""
+
+
+def _kind(name: str, table: Mapping[str, Any]) -> ErrorKind:
+    """A kind as error_kinds.toml has it."""
+    groups = tuple(
+        SpreadGroup(mechanisms=tuple(one["mechanisms"]), start=one["start"])
+        for one in table["groups"]
+    )
+    still = tuple(table.get("still", ()))
+    told = {**table, "name": name, "mechanisms": MECHANISMS[name], "groups": groups, "still": still}
+    return ErrorKind(**told)
+
+
+KINDS = {
+    name: _kind(name, table)
+    for name, table in read_table(Path(__file__).with_name("error_kinds.toml")).items()
+}
+"""By name."""
+
+
 Blind = Mapping[tuple[str, str], float]
 """Row and metric -> ln(measured / predicted) of a first contact."""
 

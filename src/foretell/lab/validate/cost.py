@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from foretell.catalog.files import csv_rows, read_bytes
+from foretell.catalog.files import csv_rows
 from foretell.economics.actuary import (
     INTERFACE_SHARE,
     KINDS,
@@ -25,7 +25,7 @@ from foretell.economics.actuary import (
 )
 from foretell.economics.silicon import perfect_share
 from foretell.errors import bad_input
-from foretell.lab.validate.scores import Prediction, Scores, scores_of
+from foretell.lab.validate.scores import Prediction, Scores, scores_of, table_text
 from foretell.specs._base import Num
 from foretell.specs.package import Process
 
@@ -177,28 +177,15 @@ def _predicted(found: Mapping[str, Num], cells: Mapping[str, str], row_id: str) 
             raise ValueError(f"{metric} {printed[:40]!r} is out of range")
         digits = len(printed.lower().partition("e")[0].partition(".")[2])
         predicted = round(float(value), digits)
-        made.append(
-            Prediction(
-                id=row_id,
-                metric=metric,
-                predicted=predicted,
-                measured=measured,
-                low=None,
-                high=None,
-            )
+        one = Prediction(
+            id=row_id, metric=metric, predicted=predicted, measured=measured, low=None, high=None
         )
+        made.append(one)
     return made
 
 
 def _read(path: Path) -> tuple[list[dict[str, str]], Sequence[str]]:
     """Rows and columns of a CSV table, gzipped or not."""
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except (OSError, EOFError) as error:
-        said = getattr(error, "strerror", None) or "is cut short"
-        raise bad_input(str(path), None, f"cannot be read: {said}") from None
-    except UnicodeDecodeError:
-        raise bad_input(str(path), None, "is not text in UTF-8") from None
-    columns, found = csv_rows(text, str(path))
+    columns, found = csv_rows(table_text(path), str(path))
     rows = [{name.strip(): value.strip() for name, value in row.items()} for row in found]
     return rows, [name.strip() for name in columns]

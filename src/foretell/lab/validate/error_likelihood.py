@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.error_models import ErrorModel
-from foretell.lab.validate.contacts import ContactRow
-from foretell.lab.validate.error_kinds import ErrorKind
+from foretell.lab.validate.contacts import ContactRow, ErrorKind
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.uncertainty import novelty
 from foretell.uncertainty.posterior import (
     MeasuredRun,
@@ -19,47 +18,25 @@ from foretell.uncertainty.posterior import (
     nearness,
 )
 
-Array = NDArray[np.float64]
-
-
 MOST = 15
 """Rows of a source that count."""
-
-
 LOOSE = 0.15
 """Weight of a source that formulas were found on, beside a first contact."""
-
-
 OWN_KINDS = ((1.0, 0.745), (4.0, 0.25), (16.0, 0.005))
 """Usual runs, those that differ from their source and those that contradict it; judged from the tails of rows
 within sources."""
-
-
 TAILS = (0.38, 0.53, 0.67, 0.83, 1.03, 1.28, 1.66, 2.33, 5.25)
 """nu / chi^2 of Student's t with nu = 4, at the middles of nine equal shares."""
-
-
 SCALARS = ("mean", "skew", "common", "alike", "own", "known")
 """Parameters beside spreads of mechanisms and weights of what is new; `known` is of the fit alone."""
-
-
 CENTRES = ("mean", "skew")
 """Those of them that move the middle."""
-
-
 START: Mapping[str, float] = {
     "mean": 0.0, "skew": 0.1, "common": math.log(0.1), "known": -0.5,
 }  # fmt: skip
-
-
 PULL: Mapping[str, float] = {
-    "mean": 0.05,
-    "skew": 0.3,
-    "common": 1.0,
-    "alike": 0.15,
-    "own": 0.1,
-    "known": 0.5,
-}
+    "mean": 0.05, "skew": 0.3, "common": 1.0, "alike": 0.15, "own": 0.1, "known": 0.5,
+}  # fmt: skip
 """Where each begins, and how firmly it is held there: standard deviations of a penalty. `own` and `alike`
 are the spread within sources, which bent rows understate."""
 

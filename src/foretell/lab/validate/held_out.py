@@ -19,7 +19,7 @@ from typing import Literal
 from foretell.catalog.error_models import sightings
 from foretell.catalog.software import family_of
 from foretell.errors import ProblemsError
-from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.scores import UnsupportedRun
 from foretell.lab.validate.training_question import PublishedQuestion, question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass

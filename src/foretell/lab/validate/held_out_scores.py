@@ -16,11 +16,14 @@ from typing import Any
 
 from foretell.catalog.files import toml_value
 from foretell.lab.validate.held_out import HeldOut
+from foretell.lab.validate.page_text import markdown
 from foretell.lab.validate.training import prediction_of, score_rows
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 
 UNNAMED = "unnamed"
 """Runs that are asked for without their framework."""
+NAMELESS = "the framework's name: a well-tuned stack is assumed"
+"""What the page calls that."""
 FILE = Path(__file__).with_name("held_out_scores.toml")
 """Written by this module."""
 MODES: Mapping[str, tuple[HeldOut | None, str]] = {
@@ -45,13 +48,9 @@ def scores_of_rows(rows: Sequence[TrainingRow]) -> dict[str, dict[str, float]]:
     """Errors and intervals by what is held out."""
     found: dict[str, dict[str, float]] = {}
     for name, (held_out, _) in MODES.items():
-        scores = score_rows(rows, held_out)
-        found[name] = {
-            "sources": scores.facts["sources"],
-            "median_of_sources": scores.facts["median_of_sources"],
-            "mean_of_sources": scores.facts["mean_of_sources"],
-            **scores.facts["graded"],
-        }
+        facts = score_rows(rows, held_out).facts
+        names = ("sources", "median_of_sources", "mean_of_sources")
+        found[name] = {**{one: facts[one] for one in names}, **facts["graded"]}
     return {**found, UNNAMED: _unnamed(rows)}
 
 
@@ -61,9 +60,8 @@ def _unnamed(rows: Sequence[TrainingRow]) -> dict[str, float]:
     for row in rows:
         told = prediction_of(row, named=False) if row.quality != "C" else ""
         if not isinstance(told, str) and told.measured_s:
-            errors.setdefault(row.source, []).append(
-                abs(told.answer.step_s / told.measured_s - 1.0)
-            )
+            error = abs(told.answer.step_s / told.measured_s - 1.0)
+            errors.setdefault(row.source, []).append(error)
     medians = [median(some) for some in errors.values()]
     return {
         "sources": len(errors),
@@ -85,23 +83,18 @@ def scores_text(found: Mapping[str, Mapping[str, float]]) -> str:
 def held_out_table() -> str:
     """The figures as a table of docs/accuracy.md."""
     found = held_out_scores()
-    lines = [
-        "| held out | runs | sources | median source | mean | in 90 %: runs, sources | high / low |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, (_, said) in MODES.items():
+    rows = []
+    for name, words in {**{n: w for n, (_, w) in MODES.items()}, UNNAMED: NAMELESS}.items():
         s = found[name]
-        lines.append(
-            f"| {said} | {s['rows']:,} | {s['sources']} | {s['median_of_sources']:.1%} | "
-            f"{s['mean_of_sources']:.1%} | {s['inside_p90']:.0%}, {s['inside_p90_of_sources']:.0%} | "
-            f"{s['median_high_over_low']:.2f} |"
-        )
-    s = found[UNNAMED]
-    lines.append(
-        f"| the framework's name: a well-tuned stack is assumed | {s['rows']:,} | {s['sources']} | "
-        f"{s['median_of_sources']:.1%} | {s['mean_of_sources']:.1%} | | |"
-    )
-    return "\n".join(lines)
+        cells = [words, f"{s['rows']:,}", s["sources"]]
+        cells += [f"{s[n]:.1%}" for n in ("median_of_sources", "mean_of_sources")]
+        inside = ["", ""]
+        if name != UNNAMED:
+            both = f"{s['inside_p90']:.0%}, {s['inside_p90_of_sources']:.0%}"
+            inside = [both, f"{s['median_high_over_low']:.2f}"]
+        rows.append([*cells, *inside])
+    head = "held out | runs | sources | median source | mean | in 90 %: runs, sources | high / low"
+    return markdown(head, rows)
 
 
 def readme_sentence() -> str:

@@ -6,16 +6,85 @@ answers are scored: runs that ran and were called no, runs out of memory that we
 score of the probability.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.lab.validate.memory_rows import read_memory_rows
+from foretell.catalog.files import csv_rows, read_table
+from foretell.errors import BadInput, bad_input, unknown
+from foretell.lab.validate.scores import table_text
 from foretell.lab.validate.training import prediction_of
-from foretell.lab.validate.training_rows import TrainingRow
+from foretell.lab.validate.training_rows import NEEDED, TrainingRow, row_of
 from foretell.records import dataclass
 from foretell.specs.result import Fits
 from foretell.uncertainty.intervals import fit_of
+
+OOM_NEEDED = ("layers", "hidden", "tp", "pp", "dp", "micro_batch")
+"""Columns without which a file is no table of runs out of memory."""
+SWEEP: Mapping[str, str] = read_table(Path(__file__).with_name("memory_sweep.toml"))
+"""What every run of the sweep had."""
+OUTCOMES = ("ran", "oom")
+"""What a table may say of a run in its column `outcome`."""
+FEWER_KV = 8
+"""Key and value heads of the sweep's models with grouped attention."""
+
+
+def read_memory_rows(path: Path) -> list[TrainingRow]:
+    """Rows of a table of training runs, or of runs that ran out of memory; BadInput for other tables."""
+    have, rows = csv_rows(table_text(path), str(path))
+    read = row_of if all(name in have for name in NEEDED) else failed_row
+    missing = [name for name in OOM_NEEDED if name not in have]
+    if missing and read is failed_row:
+        message = f"is no table of training runs: it has no column {', '.join(missing)}"
+        raise bad_input(str(path), None, message)
+    found = [read(cells, str(n)) for n, cells in enumerate(rows, start=1)]
+    made = [replace(row, outcome=row.outcome.lower()) for row in found]
+    problems = [
+        unknown(f"{path}: outcome of {row.id}", row.outcome, OUTCOMES)
+        for row in made
+        if row.outcome and row.outcome not in OUTCOMES
+    ]
+    if problems:
+        raise BadInput(problems)
+    return made
+
+
+def failed_row(cells: Mapping[str, str | None], number: str) -> TrainingRow:
+    """A run of the sweep from its cells: batch from accumulation, kv_heads from the weights in print."""
+    given = {name: text or "" for name, text in cells.items()}
+    named = {
+        "id": given.get("job_id", "") or number,
+        "source": "runs out of memory",
+        "model": "nanotron Llama-style",
+        "family": "dense",
+        "n_params_b": given.get("params_b", ""),
+        "outcome": given.get("outcome", "") or ("oom" if given.get("status") == "OOM" else ""),
+    }
+    row = row_of({**given, **{k: v for k, v in SWEEP.items() if not given.get(k)}, **named}, number)
+    batch = (row.dp or 1) * (row.micro_batch or 1) * (row.grad_accum or 1)
+    changes = {"global_batch": str(row.global_batch or batch)}
+    changes["n_gpus"] = str(row.gpus or (row.dp or 1) * (row.tp or 1) * (row.pp or 1))
+    changes["kv_heads"] = str(row.kv_heads or _kv_heads(row))
+    return row_of({**SWEEP, **given, **named, **changes}, number)
+
+
+def _kv_heads(row: TrainingRow) -> int:
+    """As many as heads, or eight, by which reproduces the weights in print, tied or not."""
+    heads, hidden = row.heads or 1, row.hidden or 1
+    if row.params_b is None or heads % FEWER_KV:
+        return heads
+
+    def misses(kv: int) -> float:
+        attention = 2 * hidden * hidden * (1.0 + kv / heads)
+        layers = (row.layers or 1) * (attention + 3 * hidden * (row.ffn or 4 * hidden))
+        table = (row.vocab or 0) * hidden
+        printed = (row.params_b or 1.0) * 1e9
+        return min(abs(math.log((layers + n * table) / printed)) for n in (1, 2))
+
+    return min((heads, FEWER_KV), key=misses)
+
 
 EVEN = 0.5
 """Probability from which a run is predicted to fit."""
@@ -37,7 +106,7 @@ class MemoryVerdict:
     """The chip's."""
     fit_probability: float
     """How likely it is to fit."""
-    reason: str
+    plan: str
     """The plan in words."""
     outcome: str
     """What happened: ran, oom, or blank."""
@@ -47,20 +116,28 @@ class MemoryVerdict:
         """Whether it is more likely to fit than not."""
         return self.fit_probability >= EVEN
 
+    @property
+    def too_close(self) -> bool:
+        """Whether the verdict is borderline."""
+        return self.verdict == "too_close"
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
+        names = (
+            "predicted",
+            "allocated",
+            "capacity",
+            "fit_probability",
+            "fits",
+            "too_close",
+            "verdict",
+        )
         return {
             "id": self.id,
             "metric": "peak_memory_bytes",
-            "predicted": self.predicted,
-            "allocated": self.allocated,
-            "capacity": self.capacity,
-            "fit_probability": self.fit_probability,
-            "fits": self.fits,
-            "too_close": self.verdict == "too_close",
-            "verdict": self.verdict,
+            **{name: getattr(self, name) for name in names},
             "outcome": self.outcome or None,
-            "plan": self.reason,
+            "plan": self.plan,
         }
 
 
@@ -83,7 +160,7 @@ class MemoryScores:
             "scored": len(self.answers),
             "said_to_fit": fit,
             "said_not_to_fit": len(self.answers) - fit,
-            "too_close": sum(answer.verdict == "too_close" for answer in self.answers),
+            "too_close": sum(answer.too_close for answer in self.answers),
             **outcome_scores(self.answers),
             "unsupported": [{"id": row, "reason": reason} for row, reason in self.unsupported],
             "predictions": [answer.to_dict() for answer in self.answers],
@@ -128,7 +205,7 @@ def score_memory_rows(rows: Sequence[TrainingRow]) -> MemoryScores:
                 predicted=answer.peak_memory_bytes,
                 capacity=answer.memory_capacity_bytes,
                 fit_probability=fit_of(answer) or 0.0,
-                reason=str(told.plan),
+                plan=str(told.plan),
                 outcome=row.outcome,
             )
         )

@@ -20,18 +20,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.error_models import MEMORY_FILE, LogError, is_measured
 from foretell.catalog.files import toml_value
-from foretell.lab.validate.memory_rows import read_memory_rows
-from foretell.lab.validate.own_transformers import points
+from foretell.lab.validate.memory import read_memory_rows
+from foretell.lab.validate.own_runs import points
 from foretell.lab.validate.training import RunPrediction, prediction_of, printed_peak
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.uncertainty.intervals import QUANTILES, scale_of, t_share
-
-Array = NDArray[np.float64]
 
 MOST_ROWS = 15
 """Rows of a source that count."""

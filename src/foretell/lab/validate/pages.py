@@ -11,70 +11,51 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from foretell.catalog.files import read_table
 from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.lab.calibrate.collectives import PRINTED
-from foretell.lab.validate.collectives import score_collectives
-from foretell.lab.validate.dispatch import score_dispatches
 from foretell.lab.validate.famous import score_famous
+from foretell.lab.validate.hardware import score_collectives, score_dispatches
 from foretell.lab.validate.held_out_scores import readme_sentence
 from foretell.lab.validate.memory import score_memory, score_memory_rows
-from foretell.lab.validate.published import Sections, with_written
+from foretell.lab.validate.page_text import Sections, markdown, rows_text, with_written
 from foretell.lab.validate.serving import score_serving
-from foretell.lab.validate.stored_steps import rows_text
 from foretell.lab.validate.training import printed_peak, score_training
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 
-SERVED: tuple[tuple[str, str, str], ...] = (
-    ("decode_step", "tpot", "single decode steps on one H200"),
-    ("prefill", "ttft", "single prompts on one H200"),
-    ("static_batch_latency", "ttft", "static batches: first token"),
-    ("static_batch_latency", "tpot", "static batches: further tokens"),
-    ("static_batch_latency", "e2e", "static batches: whole"),
-    ("static_batch_throughput", "throughput", "static batches: throughput"),
-    ("first_token_latency", "ttft", "first tokens of static batches by themselves"),
-    ("online_concurrency", "tpot", "fixed concurrency: time per token"),
-    ("online_concurrency", "ttft", "fixed concurrency: time to the first token"),
-    ("online_concurrency", "throughput", "fixed concurrency: throughput"),
-    ("max_throughput", "throughput", "offline maximum throughput"),
-)
-"""Kind of row, metric, and what the page calls them."""
-HELD_OUT: tuple[tuple[str, str], ...] = (
-    ("tpot", "time per token"),
-    ("ttft", "time to the first token"),
-    ("throughput", "throughput"),
-    ("input_throughput", "prefill throughput"),
-)
-"""Metric of rows predicted without their model, and what the page calls it."""
-FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("for GEMMs", ("gemm",)),
-    ("for attention", ("prefill", "decode", "mla-prefill", "mla-decode")),
-    ("for experts", ("experts",)),
-)
-"""Kinds of kernels, and the families of surfaces that they are."""
-SIZES = {
-    "below_64kib": "below 64 KiB",
-    "64kib_to_16mib": "64 KiB to 16 MiB",
-    "from_16mib": "from 16 MiB",
-}
-"""Groups of message sizes, and what the page calls them."""
+WORDS = read_table(Path(__file__).with_suffix(".toml"))
+"""What pages call groups of rows."""
+Scored = Mapping[str, Any]
+"""The JSON of a group's score."""
+NCCL = Path("network") / "nccl_multinode.csv.gz"
 
 
 @lru_cache(maxsize=2)
-def training_scores(data: Path) -> Mapping[str, Any]:
+def training_scores(data: Path) -> Scored:
     """Scores of the table of training runs."""
     return score_training(data / "training" / "measured_runs.csv.gz").to_dict()
 
 
-@lru_cache(maxsize=2)
-def serving_scores(data: Path) -> Mapping[str, Any]:
-    """Scores of the table of services."""
-    return score_serving(data / "inference" / "measured_serving.csv.gz").to_dict()
+@lru_cache(maxsize=4)
+def serving_scores(data: Path, table: str = "measured_serving.csv.gz") -> Scored:
+    """Scores of a table of services."""
+    return score_serving(data / "inference" / table).to_dict()
 
 
-@lru_cache(maxsize=2)
-def more_serving_scores(data: Path) -> Mapping[str, Any]:
-    """Scores of the second table of services: several nodes, prefill and decode apart, AMD."""
-    return score_serving(data / "inference" / "measured_serving_2.csv.gz").to_dict()
+def errors_table(name: str, groups: Mapping[str, Scored], words: Mapping[str, str]) -> str:
+    """Groups of rows with their errors and coverage; `words`: what some are called."""
+    return markdown(
+        f"{name} | rows | median error | signed | in 90 %",
+        (
+            (words.get(one, one), *error_cells(s), f"{s['inside_p90']:.0%}")
+            for one, s in groups.items()
+        ),
+    )
+
+
+def error_cells(score: Scored) -> tuple[str, str, str]:
+    """Rows, median error and signed error."""
+    return f"{score['rows']:,}", f"{score['median_ape']:.1%}", f"{score['median_error']:+.1%}"
 
 
 def scoreboard(data: Path) -> str:
@@ -86,16 +67,8 @@ def scoreboard(data: Path) -> str:
         f"of the median errors is {scores['median_of_sources']:.1%}, their mean "
         f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of their rows lie in the 90 % interval."
     )
-    lines = [said]
-    for key in ("by_framework", "by_mfu"):
-        lines += ["", f"| {key.removeprefix('by_')} | rows | median error | signed | in 90 % |"]
-        lines.append("|---|---|---|---|---|")
-        lines += [
-            f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
-            f"{s['inside_p90']:.0%} |"
-            for name, s in scores[key].items()
-        ]
-    return "\n".join(lines)
+    tables = [errors_table(name, scores[f"by_{name}"], {}) for name in ("framework", "mfu")]
+    return "\n\n".join([said, *tables])
 
 
 def sources_text(data: Path) -> str:
@@ -110,23 +83,15 @@ def sources_text(data: Path) -> str:
 def famous_text(data: Path) -> str:
     """Famous runs by the words of their reports, beside ours."""
     found = score_famous(data / "training" / "famous.csv")
-    median_ape = found.median_ape or 0.0
     said = (
-        f"{len(found.runs)} numbers of public reports: median error {median_ape:.1%}, "
+        f"{len(found.runs)} numbers of public reports: median error {found.median_ape or 0.0:.1%}, "
         f"{found.inside_p90:.0%} of them inside the 90 % interval, {found.refused} refused."
     )
-    lines = [
-        said,
-        "",
-        "| run | printed | ours | inside |",
-        "|---|---|---|---|",
+    rows = [
+        (r.run, f"{r.printed:,.6g} {r.unit}", f"{r.error or 0.0:+.0%}", "yes" if r.inside else "no")
+        for r in found.runs
     ]
-    lines += [
-        f"| {run.run} | {run.printed:,.6g} {run.unit} | {run.error or 0.0:+.0%} | "
-        f"{'yes' if run.inside else 'no'} |"
-        for run in found.runs
-    ]
-    return "\n".join(lines)
+    return f"{said}\n\n{markdown('run | printed | ours | inside', rows)}"
 
 
 def memory_text(data: Path) -> str:
@@ -135,66 +100,55 @@ def memory_text(data: Path) -> str:
     groups: dict[str, list[tuple[TrainingRow, float]]] = {}
     for one in training_scores(data)["memory_predictions"]:
         row = rows[one["id"]]
-        if row.quality == "C":  # a trend, not a figure
-            continue
-        error = one["predicted"] / one["measured"] - 1.0
-        groups.setdefault(row.source, []).append((row, error))
-    lines = ["| runs | what they print | median error | signed |", "|---|---|---|---|"]
+        if row.quality != "C":  # a trend, not a figure
+            error = one["predicted"] / one["measured"] - 1.0
+            groups.setdefault(row.source, []).append((row, error))
+    lines = []
     for source, some in sorted(groups.items(), key=lambda group: -len(group[1])):
         errors = [error for _, error in some]
         printed = printed_peak(some[0][0]).removesuffix("_bytes").replace("peak_memory", "process")
-        lines.append(
-            f"| {len(some):,} of {source} | {printed} | {median(map(abs, errors)):.1%} | "
-            f"{median(errors):+.1%} |"
-        )
+        of, off = f"{len(some):,} of {source}", f"{median(map(abs, errors)):.1%}"
+        lines.append((of, printed, off, f"{median(errors):+.1%}"))
     failed = score_memory(data / "training" / "out_of_memory_runs.csv.gz").to_dict()
-    ran = score_memory_rows(
-        [row for row in rows.values() if row.framework_id == "nanotron"]
-    ).to_dict()
+    ran = score_memory_rows([r for r in rows.values() if r.framework_id == "nanotron"]).to_dict()
     said = (
         f"Of {failed['scored']:,} nanotron runs that ran out of memory "
         f"{failed['said_not_to_fit'] / failed['scored']:.1%} are predicted not to fit, of the "
         f"{ran['scored']:,} that ran {ran['said_to_fit'] / ran['scored']:.1%} are predicted to fit."
     )
-    return "\n".join([*lines, "", said])
+    return f"{markdown('runs | what they print | median error | signed', lines)}\n\n{said}"
 
 
 def held_out_text(data: Path) -> str:
-    """Median errors and coverage of services predicted without their model in the fit, by table."""
-    lines = [
-        "| table | rows | what | median error | signed | in 90 % |",
-        "|---|---|---|---|---|---|",
-    ]
-    for scores, table in ((serving_scores(data), "first"), (more_serving_scores(data), "second")):
-        for metric, said in HELD_OUT:
-            for family in ("dense", "moe"):
-                found = scores["by_held_out"].get(f"{family} {metric}")
+    """Median errors and coverage of services predicted without their model in the fit, by table; the second
+    has several nodes, prefill and decode apart, and AMD."""
+    tables = {"first": "measured_serving.csv.gz", "second": "measured_serving_2.csv.gz"}
+    rows = []
+    for table, file in tables.items():
+        scores = serving_scores(data, file)["by_held_out"]
+        for metric, words in WORDS["held_out"].items():
+            for family, kind in (("dense", "dense models"), ("moe", "mixtures")):
+                found = scores.get(f"{family} {metric}")
                 if found is not None:
-                    kind = "mixtures" if family == "moe" else "dense models"
-                    lines.append(
-                        f"| {table} | {found['rows']:,} | {said}, {kind} | {found['median_ape']:.1%} | "
-                        f"{found['median_error']:+.1%} | {found['inside_p90']:.0%} |"
-                    )
-    return "\n".join(lines)
+                    many, *errors = error_cells(found)
+                    inside = f"{found['inside_p90']:.0%}"
+                    rows.append((table, many, f"{words}, {kind}", *errors, inside))
+    return markdown("table | rows | what | median error | signed | in 90 %", rows)
 
 
 def serving_text(data: Path) -> str:
     """Median errors of services by kind of row and metric, their own models in the fit."""
-    scores = serving_scores(data)
-    lines = ["| rows | what | median error | signed |", "|---|---|---|---|"]
-    for kind, metric, said in SERVED:
-        found = scores["by_kind"][kind][metric]
-        lines.append(
-            f"| {found['rows']:,} | {said} | {found['median_ape']:.1%} | {found['median_error']:+.1%} |"
-        )
-    return "\n".join(lines)
+    scores = serving_scores(data)["by_kind"]
+    rows = []
+    for kind, metric, words in WORDS["served"]:
+        many, *errors = error_cells(scores[kind][metric])
+        rows.append((many, words, *errors))
+    return markdown("rows | what | median error | signed", rows)
 
 
 def collectives_text(data: Path) -> str:
     """Median errors of collectives between nodes by size, kind and system."""
-    return _collectives(
-        data / "network" / "nccl_multinode.csv.gz", ("by_size", "by_kind", "by_system")
-    )
+    return _collectives(data / NCCL, ("by_size", "by_kind", "by_system"))
 
 
 def fabrics_text(data: Path) -> str:
@@ -203,29 +157,16 @@ def fabrics_text(data: Path) -> str:
     return _collectives(PRINTED, ("by_size", "by_system"))
 
 
+def _collectives(table: Path, groups: Sequence[str]) -> str:
+    scores = score_collectives(table).to_dict()
+    every = {name: one for key in groups for name, one in scores[key].items()}
+    return errors_table("collectives", every, WORDS["by_size"])
+
+
 def dispatch_text(data: Path) -> str:
     """Median errors of dispatches and combines by library."""
     scores = score_dispatches(data / "network" / "alltoall.csv.gz").to_dict()
-    lines = ["| dispatches | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
-        f"{s['inside_p90']:.0%} |"
-        for name, s in scores["by_library"].items()
-    ]
-    return "\n".join(lines)
-
-
-def _collectives(table: Path, groups: Sequence[str]) -> str:
-    scores = score_collectives(table).to_dict()
-    lines = ["| collectives | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
-    for key in groups:
-        names = SIZES if key == "by_size" else {}
-        lines += [
-            f"| {names.get(name, name)} | {s['rows']:,} | {s['median_ape']:.1%} | "
-            f"{s['median_error']:+.1%} | {s['inside_p90']:.0%} |"
-            for name, s in scores[key].items()
-        ]
-    return "\n".join(lines)
+    return errors_table("dispatches", scores["by_library"], {})
 
 
 def readme_scores(data: Path) -> str:
@@ -238,11 +179,8 @@ def readme_scores(data: Path) -> str:
     rows = sum(held[name]["rows"] for name in apart)
     inside = sum(held[name]["rows"] * held[name]["inside_p90"] for name in apart) / rows
     tpot, ttft = (100.0 * loop[name]["median_ape"] for name in ("tpot", "ttft"))
-    sizes = score_collectives(data / "network" / "nccl_multinode.csv.gz").to_dict()["by_size"]
-    large, middle, small = (
-        100.0 * sizes[name]["median_ape"]
-        for name in ("from_16mib", "64kib_to_16mib", "below_64kib")
-    )
+    sizes = score_collectives(data / NCCL).to_dict()["by_size"]
+    small, middle, large = (100.0 * sizes[name]["median_ape"] for name in WORDS["by_size"])
     services = (
         f"with their model held out of the fits, formulas found with all rows in sight, services are off by "
         f"{apart['tpot']} in TPOT, {apart['ttft']} in TTFT and {apart['throughput']} in throughput, "
@@ -266,13 +204,11 @@ def kernels_sentence() -> str:
     surfaces = catalogue_surfaces()
     points = round(sum(one.points for one in surfaces), -4)
     errors = []
-    for words, families in FAMILIES:
+    for words, families in WORDS["kernels"].items():
         found = [100.0 * s.left_out_median_ape for s in surfaces if s.family in families]
         errors.append(f"{min(found):.0f} to {max(found):.0f} % {words}")
-    return (
-        f"fitted to {points:,} public measurements; median errors on held-out shapes "
-        + ", ".join(errors)
-    )
+    listed = ", ".join(errors)
+    return f"fitted to {points:,} public measurements; median errors on held-out shapes {listed}"
 
 
 SECTIONS: Sections = (

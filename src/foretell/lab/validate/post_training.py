@@ -9,6 +9,7 @@ and sleep, and in an asynchronous run only what the trainer waits for.
 
 import csv
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,19 @@ from foretell.catalog.model_names import stand_in
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.errors import ProblemsError, bad_input
 from foretell.inputs.system import system_of
-from foretell.lab.validate.post_training_anchors import anchored_facts, anchored_figures
 from foretell.lab.validate.post_training_cells import Cells, chip_of, model_of, number
 from foretell.lab.validate.post_training_rows import PHASES, command_of, question_of
-from foretell.lab.validate.scores import Prediction, Scores, scores_of
-from foretell.lab.validate.training_model import UnsupportedRun
-from foretell.lab.validate.training_rows import table_text
+from foretell.lab.validate.scores import (
+    Prediction,
+    Scores,
+    UnsupportedRun,
+    attempt,
+    mean_of,
+    median_of,
+    scores_of,
+    table_text,
+    typed_commands,
+)
 from foretell.posttraining.evidence import figure_ends, loop_facts
 from foretell.posttraining.step import spread_interval
 from foretell.records import as_json, dataclass
@@ -35,6 +43,10 @@ from foretell.specs.questions.post_training import PostTrainingQuestion
 GIB, GB, HOUR = 2.0**30, 1e9, 3600.0
 NEEDED = ("id", "kind", "source_id", "model", "framework")
 """Columns without which a file is no table of post-training runs."""
+Pairs = dict[str, tuple[float, float | None]]
+"""Metric -> ours, and what is printed."""
+LONGEST = 200
+"""Characters of a reason."""
 SKIPPED = ("do not score", "phase ratios only", "misconfigured, not scored", "must be hidden")
 """Words of rows that their own notes take out."""
 
@@ -52,25 +64,29 @@ class PostTrainingPrediction(Prediction):
 
 
 def score_post_training(
-    path: Path, *, leave_one_out: str | None = "source", anchors: tuple[int, int] = (0, 0)
+    path: Path, *, leave_one_out: str | None = "source", anchors: int = 0, seed: int = 0
 ) -> Scores:
     """Score a table of post-training runs; values and intervals are made without the row's own source.
-    `anchors` says from how many other rows of its source each is predicted too, and a seed."""
+    `anchors` says from how many other rows of its source each is predicted too, chosen by the seed."""
     rows = read_cells(path)
     found: list[PostTrainingPrediction] = []
     unsupported: list[tuple[str, str]] = []
     for cells in rows:
-        told = predictions_of(cells, leave_one_out is not None)
+        told = predictions_of(cells, left_out=leave_one_out is not None)
         if isinstance(told, str):
             unsupported.append((cells["id"], told))
         else:
             found += told
     facts = bars(rows, found)
-    if anchors[0]:
+    if anchors:
+        from foretell.lab.validate.anchors import anchored_loops, loop_facts
+
         scored = {one.id for one in found}
         known = {row["id"]: (row, cells_facts(row)) for row in rows if row["id"] in scored}
-        found = anchored_figures(known, found, lambda p: figure_kind(p.kind, p.metric), anchors)
-        facts |= {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(found)}
+        found = anchored_loops(
+            known, found, lambda p: figure_kind(p.kind, p.metric), (anchors, seed)
+        )
+        facts |= {"anchors": anchors, "seed": seed, **loop_facts(found)}
     labels = {
         "by_metric": [metric_group(p) for p in found],
         "by_source": [p.source for p in found],
@@ -94,29 +110,16 @@ def read_cells(path: Path) -> list[dict[str, str]]:
         raise bad_input(str(path), None, f"cannot be read: {error}") from None
 
 
-def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPrediction] | str:
+def predictions_of(cells: Cells, *, left_out: bool = True) -> list[PostTrainingPrediction] | str:
     """Every number of a row that is printed, predicted; or the reason why none is."""
     notes = (cells.get("notes") or "").lower()
     if any(words in notes for words in SKIPPED):
         return "its notes take it out"
     out = (cells["source_id"],) if left_out else ()
-    try:
-        kind = cells["kind"]
-        question = PostTrainingQuestion(**question_of(cells))
-        answer = post_training_of(question, out)
-        if kind == "weight_sync":
-            pairs = {"sync": (answer.step_s, number(cells, "weight_sync_s"))}
-        elif kind == "rl_step":
-            pairs = step_pairs(cells, answer)
-        else:
-            pairs = tuning_pairs(cells, answer)
-    except UnsupportedRun as error:
-        return str(error)
-    except ProblemsError as error:
-        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)[:200]
-    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
-        return f"fault: {type(error).__name__}: {error}"
-    found, facts = [], cells_facts(cells)
+    pairs = attempt(lambda: scored_pairs(cells, out))
+    if isinstance(pairs, str):
+        return pairs[:LONGEST]
+    found, facts, kind = [], cells_facts(cells), cells["kind"]
     for metric, (ours, theirs) in pairs.items():
         if theirs and ours and np.isfinite(ours):
             ends = figure_ends(facts, figure_kind(kind, metric), out[0] if out else "")["p90"]
@@ -134,6 +137,14 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
                 )
             )
     return found or "nothing that is printed can be scored"
+
+
+def scored_pairs(cells: Cells, out: tuple[str, ...]) -> Pairs:
+    """Metric -> ours, without runs of some sources, and what a row prints."""
+    answer = post_training_of(PostTrainingQuestion(**question_of(cells)), out)
+    if cells["kind"] == "weight_sync":
+        return {"sync": (answer.step_s, number(cells, "weight_sync_s"))}
+    return step_pairs(cells, answer) if cells["kind"] == "rl_step" else tuning_pairs(cells, answer)
 
 
 def figure_kind(kind: str, metric: str) -> str:
@@ -161,16 +172,10 @@ def cells_facts(cells: Cells) -> QuestionFacts:
 
 def commands(path: Path) -> list[dict[str, str | None]]:
     """For every row of a table the line that a user would type for it, or the reason why there is none."""
-    found: list[dict[str, str | None]] = []
-    for cells in read_cells(path):
-        try:
-            found.append({"id": cells["id"], "command": command_of(cells), "reason": None})
-        except (UnsupportedRun, ProblemsError) as error:
-            found.append({"id": cells["id"], "command": None, "reason": str(error)})
-    return found
+    return typed_commands((row["id"], partial(command_of, row)) for row in read_cells(path))
 
 
-def step_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
+def step_pairs(cells: Cells, answer: PostTraining) -> Pairs:
     """Whole step and phases of a row of reinforcement learning."""
     pairs = {"step": (answer.step_s, printed_step(cells, answer))}
     loop = post_training_loop(answer.framework)
@@ -183,7 +188,7 @@ def step_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, flo
     return pairs | run_pair(cells, answer)
 
 
-def run_pair(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
+def run_pair(cells: Cells, answer: PostTraining) -> Pairs:
     """The whole run of a row that prints its steps."""
     steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
     return {"run": (answer.step_s * steps / HOUR, hours)} if steps and hours else {}
@@ -201,7 +206,7 @@ def printed_step(cells: Cells, answer: PostTraining) -> float | None:
     return answer.trajectories / samples if samples else None
 
 
-def tuning_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
+def tuning_pairs(cells: Cells, answer: PostTraining) -> Pairs:
     """Step and memory of a row of fine-tuning."""
     pairs = run_pair(cells, answer)
     # A run's time stands on a data set whose lengths the row does not have.
@@ -239,28 +244,25 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
     by_id = {cells["id"]: cells for cells in rows}
 
     def median(group: str) -> float | None:
-        errors = [abs(p.predicted / p.measured - 1.0) for p in found if metric_group(p) == group]
-        return float(np.median(errors)) if errors else None
+        return median_of([abs(p.error) for p in found if metric_group(p) == group])
 
     ratios = [p.predicted / p.measured for p in found if p.metric == "sync"]
-    syncs = [max(ratio, 1.0 / ratio) for ratio in ratios]
-    inside = [
-        p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None
-    ]
+    syncs = [max(ratio, 1.0 / ratio) <= 1.5 for ratio in ratios]
+    inside = [p.inside for p in found if p.inside is not None]
     right, pairs = faster_named(by_id, found)
     fitting, outcomes = outcomes_named(rows)
     return {
         "bars": {
             "rl_step_median_ape": median("rl step"),
             "rl_phase_median_ape": median("rl phase"),
-            "sync_within_1_5": float(np.mean([s <= 1.5 for s in syncs])) if syncs else None,
+            "sync_within_1_5": mean_of(syncs),
             "finetune_step_median_ape": median("fine-tuning step"),
             "finetune_memory_median_ape": median("fine-tuning memory"),
             "faster_placement_named": right / pairs if pairs else None,
             "placement_pairs": pairs,
             "outcome_named": fitting / outcomes if outcomes else None,
             "outcome_rows": outcomes,
-            "inside_p90": float(np.mean(inside)) if inside else None,
+            "inside_p90": mean_of(inside),
         }
     }
 

@@ -3,25 +3,23 @@
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from foretell.api.post_training_words import PLACEMENTS, algorithm_word, first_word, parts_on_host
+from foretell.catalog.files import read_table
 from foretell.catalog.model_names import find_model, stand_in
 from foretell.catalog.names import exists, find
 from foretell.catalog.post_training import recognise_loop
 from foretell.errors import ProblemsError
-from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.scores import UnsupportedRun
 from foretell.specs.post_training import usual_prompt
 
 Cells = Mapping[str, str]
-GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB of weights")
-"""A model of which only the size of its weights is printed."""
-FIGURE = re.compile(r"[~≈<>≤≥=]*\s*(\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(k\b)?", re.IGNORECASE)
-"""A number as cells print it: 1,024, ~120, 8k, 128 (16 nodes)."""
-TIMES = re.compile(
-    r"^\s*(\d+)\s*[x×*]\s*(?=\D)|(?<![A-Za-z])\s*[x×*]\s*(\d+)\s*$|^\s*(\d+)\s+(?=[A-Z]\w*\d)"
-)
-"""How many chips there are, beside their name: 8xH100, A100-80G x8."""
+WORDS = read_table(Path(__file__).with_name("post_training_words.toml"))
+"""How cells and notes say things."""
+PATTERNS = {name: re.compile(pattern) for name, pattern in WORDS["patterns"].items()}
+"""Patterns of them."""
 LAYER_WEIGHTS = 856e6
 """Weights of a layer of the dense shape that stands for it (Llama of 70 billion)."""
 
@@ -29,9 +27,7 @@ LAYER_WEIGHTS = 856e6
 def number(cells: Cells, name: str) -> float | None:
     """A cell as a number, the middle of a range; None where it is none."""
     text = (cells.get(name) or "").strip()
-    ends = [
-        FIGURE.match(part.strip()) for part in re.split(r"(?<=[\dk])\s*(?:-|–|to)\s*(?=\d)", text)
-    ]
+    ends = [PATTERNS["figure"].match(part.strip()) for part in PATTERNS["range"].split(text)]
     read = [float(one[1].replace(",", "")) * (1e3 if one[2] else 1.0) for one in ends if one]
     return sum(read) / len(read) if read else None
 
@@ -49,12 +45,10 @@ def lower(cells: Cells, name: str) -> str:
 
 def chip_of(cells: Cells) -> str:
     """The id of the chip or of its system; UnsupportedRun where none is known."""
-    text = TIMES.sub("", (cells.get("chip") or "").strip())
+    text = PATTERNS["times"].sub("", (cells.get("chip") or "").strip())
     parts = [text, *re.split(r"\s+or\s+|\(|,|/|\+", text)]
     # A memory that no chip of the name has is a variant of it.
-    parts += [
-        re.sub(r"[\s_-]*\d{2,3} ?g(?:i?b)?\b", "", part, flags=re.IGNORECASE) for part in parts
-    ]
+    parts += [PATTERNS["memory"].sub("", part) for part in parts]
     for part in parts:
         for kind in ("chip", "system"):
             if part.strip() and exists(part, (kind,)):
@@ -65,7 +59,7 @@ def chip_of(cells: Cells) -> str:
 def model_of(cells: Cells) -> str:
     """The model as it is printed, as its size in bytes says, or by the part of the text that names one."""
     text = (cells.get("model") or "").strip()
-    size = GIGABYTES.search(text)
+    size = PATTERNS["gigabytes"].search(text)
     if size:
         layers = max(round(0.5e9 * float(size[1]) / LAYER_WEIGHTS), 1)
         return f"llama:layers={layers},hidden=8192,heads=64,kv_heads=8,ffn=28672"
@@ -89,7 +83,7 @@ def counts_of(cells: Cells) -> tuple[int | None, int | None, int | None]:
     total, trainer, rollout = (
         whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
     )
-    times = TIMES.search(cells.get("chip") or "")
+    times = PATTERNS["times"].search(cells.get("chip") or "")
     beside = next((int(many) for many in times.groups() if many), None) if times else None
     if not (total or trainer or rollout or beside):
         degrees = [whole(cells, f"train_{name}") for name in ("tp", "pp", "cp", "shard")]
@@ -132,21 +126,20 @@ def placement_of(cells: Cells) -> str:
 
 def turns_in(text: str) -> int | None:
     """Turns of a trajectory that a text names."""
-    found = re.search(r"(\d+)\s*(?:turns|rounds|calls)", text)
+    found = PATTERNS["turns"].search(text)
     return int(found[1]) if found else None
 
 
 def drafts_in(text: str) -> str | None:
     """The drafter and its drafts that a text names: MTP depth 3."""
-    found = re.search(r"\b(mtp|eagle3|ngram)\D*(\d+)", text)
+    found = PATTERNS["drafts"].search(text)
     return f"{found[1]}:{found[2]}" if found else None
 
 
 def stored_words(cells: Cells) -> list[str]:
     """The format of the engine's weights."""
-    text = lower(cells, "precision_rollout")
-    formats = {"fp8": "fp8", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "int4": "int4"}
-    return [f"weights={word}" for name, word in formats.items() if text.startswith(name)][:1]
+    text, formats = lower(cells, "precision_rollout"), WORDS["formats"].items()
+    return [f"weights={word}" for name, word in formats if text.startswith(name)][:1]
 
 
 def offload_arguments(cells: Cells) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from foretell.api.post_training_words import (
 )
 from foretell.catalog.post_training import dataset_names, post_training_loop, recognise_loop
 from foretell.lab.validate.post_training_cells import (
+    PATTERNS,
+    WORDS,
     Cells,
     algorithm_of,
     chip_of,
@@ -46,24 +48,6 @@ PHASES = {
     )
 }  # fmt: skip
 """Columns of phases, and what they are called."""
-FUSED_CODE = re.compile(r"Qwen/Qwen-")
-"""Models whose own code takes norms and rotary positions from flash-attn where that is there."""
-CRITIC = re.compile(r"\bcritic\s+(?:is\s+|of\s+)?([\w./-]*\d+(?:\.\d+)?[BMbm]\b)")
-"""A value model of another size than the policy, in a row's notes."""
-MICRO_BATCHES = re.compile(
-    r"(?:micro_batches|gradient_accumulation|grad(?:ient)?[ _-]acc(?:um(?:ulation)?)?)(?:[ _-]steps)?"
-    r"\s*(?:of|=|:|is)?\s*(\d+)",
-    re.IGNORECASE,
-)
-"""How many micro-batches a step has, in a row's notes."""
-LOG_PROB = re.compile(r"log[_ -]?prob\w*[_ -]micro[_ -]?batch\w*\W*(\d+)", re.IGNORECASE)
-"""Sequences of a micro-batch of log-probabilities, in a row's notes."""
-UNPACKED = re.compile(
-    r"(?:\bno|without|not using) (?:sequence |sample )?packing|not packed|unpacked"
-    r"|remove[_ -]padding\W*(?:off|false)",
-    re.IGNORECASE,
-)
-"""Notes of trajectories that are filled up to the longest of their micro-batch."""
 
 
 def question_of(cells: Cells) -> dict[str, Any]:
@@ -120,11 +104,13 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         stated["prompts"] = max(all_samples // samples, 1)
     asked |= {name: value for name, value in stated.items() if value}
     asked["framework"] = framework_of(cells)
-    if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
+    if asked["algorithm"] == "ppo" and (
+        named := PATTERNS["critic"].search(cells.get("notes") or "")
+    ):
         asked["critic"] = named[1]
-    if UNPACKED.search(cells.get("notes") or ""):
+    if PATTERNS["unpacked"].search(cells.get("notes") or ""):
         asked["packing"] = "batch"
-    if own := LOG_PROB.search(cells.get("notes") or ""):
+    if own := PATTERNS["log_prob"].search(cells.get("notes") or ""):
         asked["log_prob_mbs"] = int(own[1])
     if asked["placement"] == "async":
         asked |= staleness_of(cells)
@@ -182,7 +168,7 @@ def tuning_question(cells: Cells) -> dict[str, Any]:
     for word in degree_words(cells):
         ranks //= int(word[2:]) if word[:2] in ("tp", "pp", "cp") else 1
     batch = whole(cells, "samples_per_step") or whole(cells, "prompts_per_step")
-    many = MICRO_BATCHES.search(cells.get("notes") or "")
+    many = PATTERNS["micro_batches"].search(cells.get("notes") or "")
     batch = batch or (micro or 1) * max(ranks, 1) * int(many[1] if many else 1)
     asked: dict[str, Any] = {
         "model": model_of(cells),
@@ -278,12 +264,9 @@ def adapter_words(cells: Cells) -> list[str]:
         words.append(f"lora={rank if rank.isdigit() else next(iter(ranks), ADAPTER_RANK)}")
     words += [f"method={method}"] if method else []
     words += [f"weights={stored}"] if stored else []
-    maps = (
-        (maps_of(notes) or ("all" if method == "ia3" and "adapter" in first else ""))
-        if words
-        else ""
-    )
-    return [*words, f"adapters={maps}"] if maps else words
+    usual = "all" if method == "ia3" and "adapter" in first else ""
+    maps = maps_of(notes) or usual
+    return [*words, f"adapters={maps}"] if words and maps else words
 
 
 def method_of(first: str) -> str:
@@ -297,13 +280,11 @@ def maps_of(notes: str) -> str:
     """Linear maps that notes name as those of the adapters, in the plan's words; empty: none named."""
     if "(emb)" in notes:
         return "all+ends"
-    listed = re.search(r"targets?(?:_modules)?\s*[:=]?\s*[\[(]([^\])]*)[\])]", notes)
+    listed = PATTERNS["targets"].search(notes)
     if listed is None:
         return "all" if re.search(r"(?:on|of) all linear", notes) else ""
     names = re.findall(r"[a-z_]+", listed[1].lower())
-    parts = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o", "up_proj": "up", "gate_proj": "up",
-             "down_proj": "down", "fc": "up", "q": "q", "k": "k", "v": "v", "o": "o"}  # fmt: skip
-    found = {parts[name] for name in names if name in parts}
+    found = {WORDS["maps"].get(name) for name in names}
     return "+".join(name for name in ("q", "k", "v", "o", "up", "down") if name in found)
 
 
@@ -316,7 +297,9 @@ def software_words(cells: Cells) -> list[str]:
         return ["framework=megatron-core"]
     if own == "transformers" and "liger" in f"{framework} {notes}".lower():
         return ["framework=transformers-liger@4"]
-    if FUSED_CODE.search(cells.get("model") or "") and "flash" in (cells.get("attention") or ""):
+    if PATTERNS["fused_code"].search(cells.get("model") or "") and "flash" in (
+        cells.get("attention") or ""
+    ):
         return ["framework=transformers-kernels@4", "loss=plain"]
     if own == "transformers":
         release = re.search(r"transformers (\d)", cells.get("framework_version") or "")
@@ -327,9 +310,7 @@ def software_words(cells: Cells) -> list[str]:
 
 def attention_words(cells: Cells) -> list[str]:
     """The library of attention, where a row names it."""
-    found = re.match(
-        r"(?:flash[_-]attention|flash[_-]attn|fa)[_-]?([23])\b", lower(cells, "attention")
-    )
+    found = PATTERNS["attention"].match(lower(cells, "attention"))
     return [f"attention=fa{found[1]}"] if found else []
 
 
@@ -338,6 +319,4 @@ def host_parts(cells: Cells) -> list[str]:
     text = lower(cells, "offload")
     if not text or text == "none":
         return []
-    names = {"optimizer": ("optimizer", "host", "cpu"), "activations": ("activation",),
-             "weights": ("weights", "param", "host", "cpu")}  # fmt: skip
-    return [name for name, marks in names.items() if any(mark in text for mark in marks)]
+    return [name for name, marks in WORDS["host"].items() if any(mark in text for mark in marks)]

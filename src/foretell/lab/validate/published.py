@@ -1,13 +1,14 @@
 """Runs in print, predicted: the table of the README and docs/accuracy.md, and the rows of the page.
 
-`python -m foretell.lab.validate.published` renders all from published.toml (the rows: stored_steps.py);
+`python -m foretell.lab.validate.published` renders all from published.toml (the rows: page_text.py);
 with a folder of measured data as its argument it also renders what pages say of all of that (pages.py).
 """
 
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -17,8 +18,9 @@ from foretell.catalog.typed_models import TypedShape, build_model
 from foretell.errors import ProblemsError
 from foretell.inputs.question import ask, named_by, plan_of
 from foretell.lab.validate import published_serving as served
-from foretell.lab.validate import stored_steps as kept
 from foretell.lab.validate.held_out_scores import held_out_table
+from foretell.lab.validate.page_text import FILE as STORED
+from foretell.lab.validate.page_text import Sections, markdown, rows_text, with_written
 from foretell.records import dataclass
 from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices
@@ -27,8 +29,6 @@ from foretell.training.answer import answer_of
 from foretell.training.room import make_room
 
 FILE = Path(__file__).parent / "published.toml"
-END = "<!-- end -->"
-"""Mark in a page at which a generated table ends."""
 Table = Mapping[str, Any]
 
 
@@ -110,34 +110,23 @@ def _predict(table: Table, run: Table, shapes: Table) -> PublishedRun:
 
 def shape_model(name: str, shape: Table, seq_len: int) -> Model:
     """A dense model of a published shape: layers, hidden, heads, kv_heads, ffn, vocab, gated, tied."""
-    made = TypedShape(
-        name=name,
-        layers=shape["layers"],
-        hidden=shape["hidden"],
-        heads=shape["heads"],
-        kv_heads=shape.get("kv_heads", 0),
-        ffn=shape.get("ffn", 0),
-        vocab=shape["vocab"],
-        positions=seq_len,
-        gated=bool(shape["gated"]),
-        tied=bool(shape["tied"]),
-    )
+    made = TypedShape(name=name, positions=seq_len, **shape)
     return replace(build_model(made), assumptions=())
 
 
 def runs_by_table(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
     """Runs by their table."""
-    groups: dict[str, list[PublishedRun]] = {}
+    groups: dict[str, list[PublishedRun]] = defaultdict(list)
     for run in some:
-        groups.setdefault(run.table, []).append(run)
+        groups[run.table].append(run)
     return groups
 
 
 def by_generation(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
     """Runs by the generation of their chips, whose ids and sources the key counts; two sources or more."""
-    groups: dict[str, list[PublishedRun]] = {}
+    groups: dict[str, list[PublishedRun]] = defaultdict(list)
     for run in some:
-        groups.setdefault(run.chip.split(":")[0], []).append(run)
+        groups[run.chip.split(":")[0]].append(run)
     named = {}
     for generation, group in groups.items():
         chips = sorted({run.chip.split(": ")[1].split("-")[0].upper() for run in group})
@@ -149,44 +138,13 @@ def by_generation(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]
 
 def accuracy_table(groups: Mapping[str, Sequence[PublishedRun]]) -> str:
     """A Markdown table: one line per group of runs."""
-    lines = [
-        "| published runs | runs | median error | from | to |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for title, group in groups.items():
         errors = [run.error for run in group if run.error is not None]
-        if not errors:
-            continue
-        size = median(abs(e) for e in errors)
-        lines.append(
-            f"| {title} | {len(errors)} | {size:.0%} | {min(errors):+.0%} | {max(errors):+.0%} |"
-        )
-    return "\n".join(lines)
-
-
-def replace_between(page: str, start: str, text: str) -> str:
-    """The page with a text between a mark and the end that follows it; as it is where the mark is not."""
-    if start not in page:
-        return page
-    before, _, rest = page.partition(start)
-    _, _, after = rest.partition(END)
-    return f"{before}{start}\n{text}\n{END}{after}"
-
-
-Sections = Sequence[tuple[str, str, Callable[[Path], str]]]
-"""Pages of a repository, names of their sections, and what writes them."""
-
-
-def with_written(root: Path, sections: Sections, given: Path) -> dict[Path, str]:
-    """The pages with what their sections say of `given` today; a page may have several sections, and a file
-    without any is written whole."""
-    pages: dict[Path, str] = {}
-    for name, section, write in sections:
-        path = root / name
-        page = pages.get(path) or (path.read_text() if section else "")
-        mark = f"<!-- generated: {section} -->"
-        pages[path] = replace_between(page, mark, write(given)) if section else write(given)
-    return pages
+        if errors:
+            size = f"{median(map(abs, errors)):.0%}"
+            rows.append((title, len(errors), size, f"{min(errors):+.0%}", f"{max(errors):+.0%}"))
+    return markdown("published runs | runs | median error | from | to", rows)
 
 
 SECTIONS: Sections = (
@@ -207,8 +165,8 @@ def with_runs(root: Path) -> dict[Path, str]:
 def main(arguments: Sequence[str]) -> None:
     """Render README.md and pages of docs/ of the repository that this file is in."""
     root = Path(__file__).parents[4]
-    kept.FILE.write_text(kept.kept_text(runs()), encoding="ascii")
-    from foretell.lab.first_contact.render import with_ledger
+    STORED.write_text(rows_text([asdict(run) for run in runs()]), encoding="ascii")
+    from foretell.lab.first_contact.page import with_ledger
     from foretell.lab.validate.own_runs import with_steps
 
     for render in (with_runs, with_ledger, with_steps):

@@ -6,6 +6,7 @@ those of `foretell validate serving`.
 """
 
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predict_case
 from foretell.lab.calibrate.serving_rows import ServingRow
-from foretell.lab.validate.stored_steps import rows_text
+from foretell.lab.validate.page_text import markdown, rows_text
 from foretell.records import dataclass
 
 FILE = Path(__file__).parent / "published_serving.toml"
@@ -102,24 +103,20 @@ def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> S
 
 def services_by_table(some: Iterable[PublishedService]) -> dict[str, list[PublishedService]]:
     """Services by their table."""
-    groups: dict[str, list[PublishedService]] = {}
+    groups: dict[str, list[PublishedService]] = defaultdict(list)
     for one in some:
-        groups.setdefault(one.table, []).append(one)
+        groups[one.table].append(one)
     return groups
 
 
 def short_text(some: Iterable[PublishedService]) -> str:
     """A line for each table: rows, median error without and with its sign, least and most."""
-    lines = ["| services in print | rows | median error | signed | from | to |"]
-    lines.append("|---|---|---|---|---|---|")
+    rows = []
     for title, group in services_by_table(some).items():
         errors = [one.error for one in group]
-        size = median(abs(e) for e in errors)
-        lines.append(
-            f"| {title} | {len(errors)} | {size:.0%} | {median(errors):+.0%} | "
-            f"{min(errors):+.0%} | {max(errors):+.0%} |"
-        )
-    return "\n".join(lines)
+        signed = (f"{find(errors):+.0%}" for find in (median, min, max))
+        rows.append((title, len(errors), f"{median(map(abs, errors)):.0%}", *signed))
+    return markdown("services in print | rows | median error | signed | from | to", rows)
 
 
 def services_text(some: Iterable[PublishedService]) -> str:

@@ -1,18 +1,65 @@
 """What every `validate` verb gives: each row predicted or reported as unsupported, and errors by groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foretell.records import as_json, dataclass
+from foretell.catalog.files import read_bytes
+from foretell.errors import ProblemsError, bad_input
+from foretell.records import as_json, dataclass, plain
+from foretell.specs.arrays import Array
 
-Array = NDArray[np.float64]
-
-
+Found = TypeVar("Found")
+Unsupported = Sequence[tuple[str, str]]
+"""Ids of rows and reasons why they are not scored."""
 _json = as_json()
+
+
+class UnsupportedRun(Exception):
+    """A row that cannot be predicted, with the reason."""
+
+
+def attempt(
+    predict: Callable[[], Found], unsupported: type[Exception] = UnsupportedRun
+) -> Found | str:
+    """What is made of a row, or the reason why it is not; never an error."""
+    try:
+        return predict()
+    except unsupported as error:
+        return str(error)
+    except ProblemsError as error:
+        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
+    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
+        return f"fault: {type(error).__name__}: {error}"
+
+
+def typed_commands(rows: Iterable[tuple[str, Callable[[], str]]]) -> list[dict[str, str | None]]:
+    """For every row by its id the line that a user would type for it, or the reason why there is none."""
+    found: list[dict[str, str | None]] = []
+    for row, command in rows:
+        line, reason = None, None
+        try:
+            line = command()
+        except (UnsupportedRun, ProblemsError) as error:
+            reason = str(error)
+        found.append({"id": row, "command": line, "reason": reason})
+    return found
+
+
+def table_text(path: Path) -> str:
+    """The text of a CSV file, gzipped or not."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except FileNotFoundError:
+        message = "cannot be read: there is no such file"
+    except (OSError, EOFError) as error:
+        message = f"cannot be read: {error}"
+    except UnicodeDecodeError:
+        message = "is not text in UTF-8"
+    raise bad_input(str(path), None, message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +87,18 @@ class Prediction:
     source: str = ""
     """Where the row is in print; empty of tables that name none."""
 
+    @property
+    def error(self) -> float:
+        """predicted / measured - 1; the difference itself where nothing was measured."""
+        return self.predicted / self.measured - 1.0 if self.measured else self.predicted
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measurement lies in the 90 % interval; None where there is none."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low <= self.measured <= self.high
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape; what is anchored only where that was asked for."""
         told: dict[str, Any] = _json(self)
@@ -62,6 +121,8 @@ class Score:
     """Median of predicted / measured - 1: positive where we say more; None of no rows."""
     inside_p90: float | None = None
     """Share of the measurements inside their 90 % interval; None where there is none."""
+
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +152,13 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
-        groups = {
-            name: {key: _score_dict(score) for key, score in group.items()}
-            for name, group in self.groups.items()
-        }
+        whole = {name: getattr(self, name) for name in ("median_ape", "p90_ape", "inside_p90")}
         return {
             "rows": self.rows,
             "scored": self.scored,
             "unsupported": [{"id": row, "reason": reason} for row, reason in self.unsupported],
-            "median_ape": self.median_ape,
-            "p90_ape": self.p90_ape,
-            "inside_p90": self.inside_p90,
-            **groups,
+            **whole,
+            **plain(self.groups),
             **self.facts,
             "predictions": [one.to_dict() for one in self.predictions],
             "leave_one_out": self.leave_one_out,
@@ -112,7 +168,7 @@ class Scores:
 def scores_of(
     rows: int,
     predictions: Sequence[Prediction],
-    unsupported: Sequence[tuple[str, str]],
+    unsupported: Unsupported,
     labels: Mapping[str, Sequence[str]],
     *,
     order: Mapping[str, Sequence[str]] | None = None,
@@ -120,27 +176,22 @@ def scores_of(
     facts: Mapping[str, Any] | None = None,
 ) -> Scores:
     """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
-    # A measured cell of next to nothing makes an error without end, which no quantile can hold.
-    signed = np.clip(np.array([_error(p) for p in predictions]), -1e12, 1e12)
-    error = np.abs(signed)
-    covered = np.array([is_inside(p) for p in predictions])
-    groups = {}
+    groups: dict[str, dict[str, Score]] = {}
     for name, keys in labels.items():
-        column = np.array(keys)
-        names = (order or {}).get(name) or sorted(set(keys))
-        groups[name] = {
-            key: score(
-                *((signed[column == key], covered[column == key]) if len(column) else (signed,))
-            )
-            for key in names
+        by_key: dict[str, list[Prediction]] = {
+            key: [] for key in (order or {}).get(name) or sorted(set(keys))
         }
+        for key, one in zip(keys, predictions, strict=True):
+            by_key[key].append(one)
+        groups[name] = {key: score(some) for key, some in by_key.items()}
+    whole, error = score(predictions), np.abs(errors_of(predictions))
     return Scores(
         rows=rows,
         scored=len(predictions),
         unsupported=tuple(unsupported),
-        median_ape=float(np.median(error)) if len(error) else None,
+        median_ape=whole.median_ape,
         p90_ape=float(np.quantile(error, 0.9)) if len(error) else None,
-        inside_p90=_share(covered),
+        inside_p90=whole.inside_p90,
         groups=groups,
         predictions=tuple(predictions),
         leave_one_out=leave_one_out,
@@ -148,38 +199,30 @@ def scores_of(
     )
 
 
-def score(signed: Array, covered: Array | None = None) -> Score:
-    """The score of some signed errors, and of whether each measurement lies in its interval (NaN: none)."""
-    some = len(signed) > 0
+def errors_of(predictions: Sequence[Prediction]) -> Array:
+    """Signed relative errors. A measured cell of next to nothing makes one without end, which no quantile can
+    hold."""
+    signed: Array = np.array([one.error for one in predictions], float)
+    return signed.clip(-1e12, 1e12)
+
+
+def score(predictions: Sequence[Prediction]) -> Score:
+    """The score of some predictions."""
+    signed = errors_of(predictions)
+    inside = [one.inside for one in predictions if one.inside is not None]
     return Score(
         rows=len(signed),
-        median_ape=float(np.median(np.abs(signed))) if some else None,
-        median_error=float(np.median(signed)) if some else None,
-        inside_p90=None if covered is None else _share(covered),
+        median_ape=median_of(np.abs(signed)),
+        median_error=median_of(signed),
+        inside_p90=mean_of(inside),
     )
 
 
-def _error(p: Prediction) -> float:
-    """predicted / measured - 1; the difference itself where nothing was measured."""
-    return p.predicted / p.measured - 1.0 if p.measured else p.predicted
+def median_of(values: Sequence[float] | Array) -> float | None:
+    """The median; None of nothing."""
+    return float(np.median(values)) if len(values) else None
 
 
-def is_inside(p: Prediction) -> float:
-    """1 where the measurement lies in the 90 % interval, 0 where not, NaN where there is none."""
-    if p.low is None or p.high is None:
-        return float("nan")
-    return float(p.low <= p.measured <= p.high)
-
-
-def _share(covered: Array) -> float | None:
-    told = covered[np.isfinite(covered)] if len(covered) else covered
-    return float(np.mean(told)) if len(told) else None
-
-
-def _score_dict(found: Score) -> dict[str, Any]:
-    return {
-        "rows": found.rows,
-        "median_ape": found.median_ape,
-        "median_error": found.median_error,
-        "inside_p90": found.inside_p90,
-    }
+def mean_of(values: Sequence[float] | Array) -> float | None:
+    """The mean; None of nothing."""
+    return float(np.mean(values)) if len(values) else None

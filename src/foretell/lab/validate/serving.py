@@ -5,15 +5,16 @@ prediction for each row and metric (ttft, tpot, e2e in milliseconds; throughput 
 in total, or of one chip where a row has no other), or the reason why a row is unsupported.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from foretell.api.measured_serving import service_features
-from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_arguments import LOADED, UnsupportedRow, command
 from foretell.lab.calibrate.serving_cases import (
     Figures,
@@ -31,10 +32,21 @@ from foretell.lab.calibrate.serving_left_out import (
     without_source,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
-from foretell.lab.validate.scores import Prediction, Score, Scores, is_inside, score, scores_of
+from foretell.lab.validate.scores import (
+    Prediction,
+    Score,
+    Scores,
+    UnsupportedRun,
+    attempt,
+    score,
+    scores_of,
+    typed_commands,
+)
 from foretell.serving.evidence import facts_of, interval_of
 from foretell.specs.engine import EngineProfile
 
+ScoredFigure = tuple[ServingCase, Prediction]
+"""A figure of a row beside ours."""
 NO_SOURCE = "not stated"
 """The source of rows that name none."""
 LeaveOut = Literal["group", "model"]
@@ -75,27 +87,28 @@ def score_rows(
         else:
             cases.append(found)
     profile_of = without_source() if anchors[0] else profiles_for(cases, leave_one_out)
-    told: list[tuple[ServingCase, Prediction]] = []
-    answers = [row_figures(case, profile_of(case)) for case in cases]
-    for case, figures in zip(cases, answers, strict=True):
+    told: list[ScoredFigure] = []
+    own: dict[str, Figures | str] = {}
+    for case in cases:
+        profile = profile_of(case)
+        own[case.row.id] = figures = row_figures(case, profile)
         if isinstance(figures, str):
             unsupported.append((case.row.id, figures))
             continue
-        found_here = predictions_of(case, in_their_unit(case, figures), profile_of(case))
+        found_here = predictions_of(case, in_their_unit(case, figures), profile)
         if not found_here:
             unsupported.append((case.row.id, NO_TARGET))
         told += [(case, prediction) for prediction in found_here]
     if anchors[0]:
-        from foretell.lab.validate.serving_anchors import anchored_facts, anchored_figures
+        from foretell.lab.validate.anchors import anchored_services, service_facts
 
-        told = anchored_figures(told, profile_of, *anchors)
+        told = anchored_services(told, profile_of, *anchors)
         scored = board(len(rows), told, unsupported, leave_one_out)
-        more = {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told)}
+        more = {"anchors": anchors[0], "seed": anchors[1], **service_facts(told)}
         return replace(scored, facts={**scored.facts, **more})
     scored = board(len(rows), told, unsupported, leave_one_out)
     if leave_one_out is not None:
         return scored
-    own = {case.row.id: figures for case, figures in zip(cases, answers, strict=True)}
     return replace(scored, groups={"by_held_out": held_out(cases, own), **scored.groups})
 
 
@@ -127,37 +140,24 @@ def held_out(cases: Sequence[ServingCase], own: Mapping[str, Figures | str]) -> 
             family = "moe" if case.mixture else "dense"
             for name in (one.metric, f"{family} {one.metric}"):
                 found.setdefault(name, []).append(one)
-    return {
-        name: score(
-            np.array([one.predicted / one.measured - 1.0 for one in told]),
-            np.array([is_inside(one) for one in told]),
-        )
-        for name, told in sorted(found.items())
-    }
+    return {name: score(told) for name, told in sorted(found.items())}
 
 
 def commands(path: Path) -> list[dict[str, str | None]]:
     """For every row of a table the line that a user would type for it, or the reason why there is none."""
-    found: list[dict[str, str | None]] = []
-    for row in read_rows(Path(path)):
+
+    def typed(row: ServingRow) -> str:
         case = read_case(row)
-        line, reason = (
-            (None, case) if isinstance(case, str) else (command(case.arguments, row.id), None)
-        )
-        found.append({"id": row.id, "command": line, "reason": reason})
-    return found
+        if isinstance(case, str):
+            raise UnsupportedRun(case)
+        return command(case.arguments, row.id)
+
+    return typed_commands((row.id, partial(typed, row)) for row in read_rows(Path(path)))
 
 
 def read_case(row: ServingRow) -> ServingCase | str:
     """A row understood, or the reason why it is not; never an error."""
-    try:
-        return case_of(row)
-    except UnsupportedRow as error:
-        return str(error)
-    except ProblemsError as error:
-        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
-    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
-        return f"fault: {type(error).__name__}: {error}"
+    return attempt(lambda: case_of(row), UnsupportedRow)
 
 
 def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
@@ -219,25 +219,28 @@ def case_features(case: ServingCase, metric: str) -> dict[str, float | str]:
 
 def board(
     rows: int,
-    told: Sequence[tuple[ServingCase, Prediction]],
+    told: Sequence[ScoredFigure],
     unsupported: Sequence[tuple[str, str]],
     leave_one_out: str | None,
 ) -> Scores:
     """Groups by source, metric, profile, chip, family, workers and group; `by_kind` beside them."""
-    labels = {
-        "by_source": [c.row.source or NO_SOURCE for c, _ in told],
-        "by_metric": [p.metric for _, p in told],
-        "by_profile": [f"{c.profile.id} {p.metric}" for c, p in told],
-        "by_chip": [f"{c.system.chip.id} {p.metric}" for c, p in told],
-        "by_family": [f"{'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told],
+    families = ["moe" if c.mixture else "dense" for c, _ in told]
+    words = {
+        "by_profile": [c.profile.id for c, _ in told],
+        "by_chip": [c.system.chip.id for c, _ in told],
+        "by_family": families,
         "by_vendor": [
-            f"{c.system.chip.vendor} {'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told
+            f"{c.system.chip.vendor} {own}" for (c, _), own in zip(told, families, strict=True)
         ],
-        "by_workers": [
-            f"{'together' if c.prefill is None else 'disaggregated'} {p.metric}" for c, p in told
-        ],
-        "by_speculation": [f"{c.row.speculative or 'not stated'} {p.metric}" for c, p in told],
-        "by_group": [f"{c.group} {p.metric}" for c, p in told],
+        "by_workers": ["together" if c.prefill is None else "disaggregated" for c, _ in told],
+        "by_speculation": [c.row.speculative or "not stated" for c, _ in told],
+        "by_group": [c.group for c, _ in told],
+    }
+    metrics = [p.metric for _, p in told]
+    labels = {"by_source": [c.row.source or NO_SOURCE for c, _ in told], "by_metric": metrics}
+    labels |= {
+        name: [f"{word} {metric}" for word, metric in zip(some, metrics, strict=True)]
+        for name, some in words.items()
     }
     scores = scores_of(
         rows,
@@ -250,29 +253,22 @@ def board(
     return replace(scores, scored=rows - len(unsupported))  # rows, of several figures each
 
 
-def by_kind(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, dict[str, Any]]:
+def by_kind(told: Sequence[ScoredFigure]) -> dict[str, dict[str, Any]]:
     """Kind -> metric -> rows, median_ape and median_error."""
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[Prediction]]] = {}
     for case, p in told:
-        kind = found.setdefault(case.row.kind, {})
-        kind.setdefault(p.metric, []).append(p.predicted / p.measured - 1.0)
+        found.setdefault(case.row.kind, {}).setdefault(p.metric, []).append(p)
+    names = ("rows", "median_ape", "median_error")
     return {
         kind: {
-            metric: {
-                "rows": len(errors),
-                "median_ape": score(np.array(errors)).median_ape,
-                "median_error": score(np.array(errors)).median_error,
-            }
-            for metric, errors in metrics.items()
+            metric: {name: getattr(score(some), name) for name in names}
+            for metric, some in metrics.items()
         }
         for kind, metrics in sorted(found.items())
     }
 
 
-def count_filled(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, int]:
+def count_filled(told: Sequence[ScoredFigure]) -> dict[str, int]:
     """What was filled in blank cells, and how often."""
-    count: dict[str, int] = {}
-    for case in {case.row.id: case for case, _ in told}.values():
-        for text in case.said:
-            count[text] = count.get(text, 0) + 1
-    return dict(sorted(count.items(), key=lambda item: -item[1]))
+    cases = {case.row.id: case for case, _ in told}.values()
+    return dict(Counter(text for case in cases for text in case.said).most_common())

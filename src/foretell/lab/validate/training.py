@@ -9,8 +9,10 @@ Rows of grade C are beside their source in `by_source`, under a name of their ow
 No row is set aside by its own outcome; `by_mfu` lists those that reach less than 15 % of the peak as a group.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ import numpy as np
 from foretell.api.training import best_plan, fixed_fields, plan_with_room
 from foretell.catalog import model as catalogue_model
 from foretell.catalog.software import seen_values
-from foretell.errors import ProblemsError
 from foretell.inputs.question import ask, plan_of
 from foretell.lab.validate.held_out import (
     NOTHING,
@@ -29,8 +30,18 @@ from foretell.lab.validate.held_out import (
     sightings_of,
     unnamed,
 )
-from foretell.lab.validate.scores import Prediction, Scores, scores_of
-from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.lab.validate.scores import (
+    Prediction,
+    Score,
+    Scores,
+    UnsupportedRun,
+    attempt,
+    mean_of,
+    median_of,
+    score,
+    scores_of,
+    typed_commands,
+)
 from foretell.lab.validate.training_question import PublishedQuestion, question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
@@ -98,13 +109,11 @@ def score_training(
 
 def commands(path: Path) -> list[dict[str, str | None]]:
     """For every row of a table the line that a user would type for it, or the reason why there is none."""
-    found: list[dict[str, str | None]] = []
-    for row in read_rows(Path(path)):
-        try:
-            found.append({"id": row.id, "command": question_of(row).command(), "reason": None})
-        except (UnsupportedRun, ProblemsError) as error:
-            found.append({"id": row.id, "command": None, "reason": str(error)})
-    return found
+
+    def typed(row: TrainingRow) -> str:
+        return question_of(row).command()
+
+    return typed_commands((row.id, partial(typed, row)) for row in read_rows(Path(path)))
 
 
 def score_rows(
@@ -127,29 +136,28 @@ def score_rows(
             unsupported.append((row.id, found))
         else:
             told.append(found)
-    both = [simulated(one) for one in told] if simulate else told
-    more = side_by_side(told, both) if simulate else {}
-    told = both
+    more: dict[str, Any] = {}
+    if simulate:
+        closed, told = told, [simulated(one) for one in told]
+        more = side_by_side(closed, told)
     predictions = [step_of(one) for one in told]
     if anchors[0]:
-        from foretell.lab.validate.anchors import anchored_facts, anchored_steps
+        from foretell.lab.validate.anchors import anchored_steps, step_facts
 
         predictions = anchored_steps(told, predictions, *anchors)
-        more |= {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told, predictions)}
-    scores = scores_of(
-        len(rows),
-        predictions,
-        unsupported,
-        labels_of(told),
-        leave_one_out=leave_one_out,
-        facts={**more, "memory_predictions": [one.to_dict() for one in memory]},
-    )
+        more |= {"anchors": anchors[0], "seed": anchors[1], **step_facts(told, predictions)}
+    labels = labels_of(told)
+    scores = scores_of(len(rows), predictions, unsupported, labels, leave_one_out=leave_one_out)
     graded = graded_coverage(told, predictions)
-    facts = {**summary(rows, told, scores, memory), "graded": graded}
-    facts["inside_p90_of_all_rows"] = scores.inside_p90
+    facts = {
+        **summary(rows, told, scores, memory),
+        "graded": graded,
+        "inside_p90_of_all_rows": scores.inside_p90,
+        **more,
+        "memory_predictions": [one.to_dict() for one in memory],
+    }
     # Rows that stand beside their source have lines of their own: the headline is of those that count.
-    inside = graded.get("inside_p90", scores.inside_p90)
-    return replace(scores, inside_p90=inside, facts={**facts, **scores.facts})
+    return replace(scores, inside_p90=graded.get("inside_p90", scores.inside_p90), facts=facts)
 
 
 def prediction_of(
@@ -160,14 +168,7 @@ def prediction_of(
     settings: tuple[str, ...] = (),
 ) -> RunPrediction | str:
     """A row predicted, or the reason why it is not; never an error."""
-    try:
-        return predict_row(row, left_out, named=named, settings=settings)
-    except UnsupportedRun as error:
-        return str(error)
-    except ProblemsError as error:
-        return "; ".join(f"{p.path}: {p.message}" for p in error.problems)
-    except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
-        return f"fault: {type(error).__name__}: {error}"
+    return attempt(lambda: predict_row(row, left_out, named=named, settings=settings))
 
 
 def predict_row(
@@ -197,11 +198,9 @@ def predict_row(
     scenario, sources = left_out.without_chip(scenario), left_out.sources
     if asked.plan is None:
         scenario, plan = plan_of(scenario, None, of_plan, searched=True, left_out=sources)
-    else:
-        scenario, plan = plan_with_room(scenario, asked.plan, of_plan, sources)
-    if asked.plan is None:
         answer = best_plan(scenario, plan, fixed_fields(None, of_plan))
     else:
+        scenario, plan = plan_with_room(scenario, asked.plan, of_plan, sources)
         answer = answer_of(scenario, plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
         raise UnsupportedRun("the estimate has no finite step time")
@@ -228,32 +227,39 @@ def side_by_side(
     found: dict[str, Any] = {}
     for name, ones in (("closed", [c for c, _ in rows]), ("events", [e for _, e in rows])):
         scores = scores_of(len(ones), [step_of(one) for one in ones], (), labels)
-        groups = scores.groups["by_source"]
-        graded = [s.median_ape for k, s in groups.items() if not k.endswith("]")]
-        medians = [m for m in graded if m is not None]
         found[name] = {
             "median_ape": scores.median_ape,
-            "median_of_sources": float(np.median(medians)) if medians else None,
-            "mean_of_sources": float(np.mean(medians)) if medians else None,
+            **over_sources(scores),
             "by_source": {
-                k: {"rows": s.rows, "median_ape": s.median_ape, "median_error": s.median_error}
-                for k, s in groups.items()
+                source: {n: getattr(s, n) for n in ("rows", "median_ape", "median_error")}
+                for source, s in scores.groups["by_source"].items()
             },
         }
     return {"simulated_rows": len(rows), "simulated": found}
 
 
+def over_sources(scores: Scores) -> dict[str, float | None]:
+    """Median and mean of the medians of sources that rows count for."""
+    medians = [s.median_ape for s in graded_sources(scores) if s.median_ape is not None]
+    return {"median_of_sources": median_of(medians), "mean_of_sources": mean_of(medians)}
+
+
+def graded_sources(scores: Scores) -> list[Score]:
+    """Scores of sources, without the rows that are shown beside them."""
+    return [s for name, s in scores.groups["by_source"].items() if not name.endswith("]")]
+
+
 def step_of(told: RunPrediction) -> Prediction:
     """A row's step time beside ours."""
-    interval = (told.answer.interval or {}).get("p90")
+    low, high = (told.answer.interval or {}).get("p90", (None, None))
     return Prediction(
         id=told.row.id,
         source=told.row.source,
         metric=STEP,
         predicted=told.answer.step_s,
         measured=told.measured_s or float("nan"),
-        low=None if interval is None else interval[0],
-        high=None if interval is None else interval[1],
+        low=low,
+        high=high,
     )
 
 
@@ -263,16 +269,9 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
         return []
     name = printed_peak(told.row)
     low, high = of_memory(told.answer)[name]["p90"]
+    ours, theirs = getattr(told.answer, name), told.row.peak_mem_gb * GIB
     return [
-        Prediction(
-            id=told.row.id,
-            source=told.row.source,
-            metric=MEMORY,
-            predicted=getattr(told.answer, name),
-            measured=told.row.peak_mem_gb * GIB,
-            low=low,
-            high=high,
-        )
+        replace(step_of(told), metric=MEMORY, predicted=ours, measured=theirs, low=low, high=high)
     ]
 
 
@@ -319,28 +318,22 @@ def summary(
     memory: Sequence[Prediction],
 ) -> dict[str, Any]:
     """Figures over sources, support of the rows that have a target, fillings, memory."""
-    graded = {k: v for k, v in scores.groups["by_source"].items() if not k.endswith("]")}
-    medians = [s.median_ape for s in graded.values() if s.median_ape is not None]
     targets = [row for row in rows if row.step_s or row.rate]
-    fillings: dict[str, int] = {}
-    for one in told:
-        for text in one.said:
-            key = text.split(":", 1)[0].rstrip("0123456789 ")
-            fillings[key] = fillings.get(key, 0) + 1
-    off = [abs(p.predicted / p.measured - 1.0) for p in memory]
-    signed = [p.predicted / p.measured - 1.0 for p in memory]
+    filled = Counter(
+        text.split(":", 1)[0].rstrip("0123456789 ") for one in told for text in one.said
+    )
+    peaks = score(memory)
     return {
         "rows_with_target": len(targets),
         "supported_share": len(told) / len(targets) if targets else None,
-        "sources": len(graded),
-        "median_of_sources": float(np.median(medians)) if medians else None,
-        "mean_of_sources": float(np.mean(medians)) if medians else None,
+        "sources": len(graded_sources(scores)),
+        **over_sources(scores),
         "framework_values_seen": seen_values(),
-        "filled": dict(sorted(fillings.items(), key=lambda item: -item[1])),
-        "memory_rows": len(memory),
-        "memory_median_ape": float(np.median(off)) if off else None,
-        "memory_median_error": float(np.median(signed)) if signed else None,
-        "memory_inside_p90": float(np.mean([_inside(p) for p in memory])) if memory else None,
+        "filled": dict(filled.most_common()),
+        "memory_rows": peaks.rows,
+        "memory_median_ape": peaks.median_ape,
+        "memory_median_error": peaks.median_error,
+        "memory_inside_p90": mean_of([bool(one.inside) for one in memory]),
     }
 
 
@@ -349,22 +342,16 @@ def graded_coverage(
 ) -> dict[str, Any]:
     """Errors and intervals of the runs that count for their source: of rows, and of sources alike."""
     pairs = zip(told, predictions, strict=True)
-    own = [(t.row.source, p) for t, p in pairs if source_label(t.row) == t.row.source]
+    own = [p for t, p in pairs if source_label(t.row) == t.row.source]
     if not own:
         return {"rows": 0}
     inside: dict[str, list[bool]] = {}
-    for source, p in own:
-        inside.setdefault(source, []).append(_inside(p))
-    widths = [p.high / p.low for _, p in own if p.low and p.high]
+    for p in own:
+        inside.setdefault(p.source, []).append(bool(p.inside))
     return {
         "rows": len(own),
-        "median_ape": float(np.median([abs(p.predicted / p.measured - 1.0) for _, p in own])),
-        "inside_p90": float(np.mean([_inside(p) for _, p in own])),
-        "inside_p90_of_sources": float(np.mean([np.mean(v) for v in inside.values()])),
-        "median_high_over_low": float(np.median(widths)) if widths else None,
+        "median_ape": score(own).median_ape,
+        "inside_p90": mean_of([bool(p.inside) for p in own]),
+        "inside_p90_of_sources": mean_of([float(np.mean(v)) for v in inside.values()]),
+        "median_high_over_low": median_of([p.high / p.low for p in own if p.low and p.high]),
     }
-
-
-def _inside(p: Prediction) -> bool:
-    """Whether a measured peak lies in its 90 % interval."""
-    return p.low is not None and p.high is not None and p.low <= p.measured <= p.high

@@ -1,50 +1,195 @@
 """Which predictions moved between two versions, and by which change.
 
-Each stored question is asked again. A prediction that moved is explained in this order: another plan or
-engine was chosen; numbers of the system that changed, each put back alone to see what it is worth; the parts
-of the step that moved, with the files of the catalogue and the code behind them that differ.
+A snapshot is a file of questions, answers, the system's numbers, and fingerprints of catalogue and code. Each
+stored question is asked again. A prediction that moved is explained in this order: another plan or engine was
+chosen; numbers of the system that changed, each put back alone to see what it is worth; the parts of the step
+that moved, with the files of the catalogue and the code behind them that differ.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import foretell
-from foretell.errors import ForetellError, bad_input
-from foretell.lab.versions.snapshot import (
-    Snapshot,
-    StoredPrediction,
-    fingerprints,
-    predict,
-    read_snapshot,
-)
-from foretell.records import Answer, JsonRecord, as_json, dataclass
+from foretell import catalog
+from foretell.api.serving import serve
+from foretell.api.training import estimate
+from foretell.catalog.files import read_table
+from foretell.errors import BadInput, ForetellError, Problem, bad_input, wrong
+from foretell.interop.user_files import user_text
+from foretell.records import Answer, JsonRecord, as_json, dataclass, plain
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.versions import VersionsQuestion
+from foretell.specs.system import System
 
-METRICS = {
-    "estimate": ("step_s", "peak_memory_bytes", "energy_joules"),
-    "serve": ("ttft_ms", "tpot_ms", "output_tokens_per_s"),
-}
+PACKAGE = Path(foretell.__file__).parent
+TRAINING = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan")
+"""Fields of an estimate's JSON that are its question."""
+SERVING = ("model", "system", "gpus", "isl", "osl", "concurrency", "rate", "plan")
+"""The same of a service's JSON."""
+TABLES = read_table(Path(__file__).with_name("parts.toml"))
+STANDARD: tuple[tuple[str, Mapping[str, Any]], ...] = tuple(
+    (one["verb"], {name: value for name, value in one.items() if name != "verb"})
+    for one in TABLES["question"]
+)
+"""Questions of a snapshot where none are given: kinds of models, chips and scales."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPrediction:
+    """One question with the answer that some version gave."""
+
+    verb: str
+    """estimate or serve."""
+    question: Mapping[str, Any]
+    """What was asked."""
+    answer: Mapping[str, Any]
+    """The JSON of the answer."""
+    inputs: Mapping[str, float]
+    """`--set` path -> number of the system then; empty where it was not kept."""
+
+    @property
+    def name(self) -> str:
+        """The question in a few words."""
+        asked = self.question
+        return f"{self.verb} {asked['model']} on {asked['gpus']} x {asked['system']}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Predictions of one version."""
+
+    version: str
+    """Which; empty where it is not known."""
+    fingerprints: Mapping[str, str]
+    """Part of the package -> hash of its files; empty where they were not kept."""
+    predictions: tuple[StoredPrediction, ...]
+    """Questions and answers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The file's JSON."""
+        told = {name: plain(getattr(self, name)) for name in ("fingerprints", "predictions")}
+        return {"foretell": self.version, **told}
+
+
+def take_snapshot(questions: Sequence[tuple[str, Mapping[str, Any]]] = STANDARD) -> Snapshot:
+    """What this version predicts for some questions."""
+    return Snapshot(
+        version=foretell.__version__,
+        fingerprints=fingerprints(),
+        predictions=tuple(predict(verb, question) for verb, question in questions),
+    )
+
+
+def predict(verb: str, question: Mapping[str, Any]) -> StoredPrediction:
+    """One question asked of this version; where the answer is no, the answer is what is wrong."""
+    try:
+        found: Any = (estimate if verb == "estimate" else serve)(**question)
+        answer = found.to_dict()
+    except ForetellError as error:
+        answer = {"problem": str(error)}
+    system = catalog.system(question["system"])
+    return StoredPrediction(
+        verb=verb, question=dict(question), answer=answer, inputs=system_numbers(system)
+    )
+
+
+def system_numbers(system: System) -> dict[str, float]:
+    """`--set` path -> every number of a system's chip and tiers."""
+    found = {f"chip.{name}": value for name, value in _numbers(system.chip)}
+    for tier in system.network.tiers:
+        found |= {f"network.{tier.name}.{name}": value for name, value in _numbers(tier)}
+    return found
+
+
+def _numbers(record: Any) -> list[tuple[str, float]]:
+    values = ((field.name, getattr(record, field.name)) for field in fields(record))
+    return [
+        (name, float(value))
+        for name, value in values
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+
+
+@lru_cache(maxsize=1)
+def fingerprints() -> dict[str, str]:
+    """Part of the package (catalog/kernels, training, ...) -> hash of its files, in a fixed order."""
+    hashes: dict[str, Any] = {}
+    for path in sorted(PACKAGE.rglob("*")):
+        inside = path.relative_to(PACKAGE).parts
+        if not path.is_file() or "__pycache__" in inside:
+            continue
+        part = "/".join(inside[:2]) if inside[0] == "catalog" else inside[0]
+        one = hashes.setdefault(part, hashlib.sha256())
+        one.update("/".join(inside).encode() + b"\0" + path.read_bytes())
+    return {part: one.hexdigest()[:16] for part, one in hashes.items()}
+
+
+def read_snapshot(path: str | Path) -> Snapshot:
+    """A snapshot's file, or one with the JSON of saved answers of estimate, search or serve."""
+    text = user_text(Path(path), "file")
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            told = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            message = "is not JSON"
+            allowed = "a file of `changed --save`, or of a verb with --json"
+            raise bad_input(str(path), None, message, allowed) from None
+    if isinstance(told, Mapping) and "predictions" in told:
+        return _own_snapshot(told, path)
+    answers = told if isinstance(told, list) else [told]
+    return Snapshot(
+        version="", fingerprints={}, predictions=tuple(_saved(one, path) for one in answers)
+    )
+
+
+def _own_snapshot(told: Mapping[str, Any], path: str | Path) -> Snapshot:
+    try:
+        names = ("question", "answer")
+        predictions = tuple(
+            StoredPrediction(
+                verb=str(one["verb"]), inputs=one.get("inputs", {}), **{n: one[n] for n in names}
+            )
+            for one in told["predictions"]
+        )
+        version, prints = str(told.get("foretell", "")), dict(told.get("fingerprints", {}))
+        return Snapshot(version=version, fingerprints=prints, predictions=predictions)
+    except (KeyError, TypeError, ValueError):
+        raise BadInput([_no_answer(path)]) from None
+
+
+def _saved(answer: Any, path: str | Path) -> StoredPrediction:
+    """An answer that was saved with --json; of a search, its best plan."""
+    if isinstance(answer, Mapping) and answer.get("plans"):
+        answer = answer["plans"][0]
+    if not isinstance(answer, Mapping) or not {"model", "system", "gpus"} <= set(answer):
+        raise BadInput([_no_answer(path)])
+    verb = "estimate" if "step_s" in answer else "serve"
+    names = TRAINING if verb == "estimate" else SERVING
+    question = {name: answer[name] for name in names if answer.get(name) is not None}
+    if answer.get("overrides"):
+        question["set"] = [f"{path}={value}" for path, value in answer["overrides"].items()]
+    if verb == "serve" and answer.get("profile"):
+        # The engine of today: a profile named by its release is another question.
+        question["engine"] = str(answer["profile"]).partition("-")[0]
+    return StoredPrediction(verb=verb, question=question, answer=answer, inputs={})
+
+
+def _no_answer(path: str | Path) -> Problem:
+    message = "has no answer that can be asked again"
+    allowed = "a file of `changed --save`, or of estimate, search or serve with --json"
+    return wrong(str(path), None, message, allowed)
+
+
+METRICS: Mapping[str, Sequence[str]] = TABLES["metrics"]
 """Numbers of each verb that are compared."""
-BEHIND: Mapping[str, tuple[str, ...]] = {
-    "compute": ("catalog/kernels", "catalog/chips", "kernels", "workload"),
-    "memory_bound": ("catalog/kernels", "catalog/chips", "kernels", "workload"),
-    "recompute": ("catalog/kernels", "kernels", "sharding"),
-    "tensor_parallel": ("catalog/fabrics", "catalog/systems", "network", "sharding"),
-    "context_parallel": ("catalog/fabrics", "catalog/systems", "network", "sharding"),
-    "expert_parallel": ("catalog/fabrics", "catalog/dispatch.toml", "network", "sharding"),
-    "data_parallel": ("catalog/fabrics", "catalog/systems", "network", "training"),
-    "pipeline_parallel": ("catalog/fabrics", "network", "schedules"),
-    "bubble": ("schedules", "training"),
-    "optimizer": ("catalog/software", "kernels", "training"),
-    "gradient_sums": ("catalog/software", "kernels", "training"),
-    "fixed": ("catalog/software", "training"),
-    "host": ("catalog/software", "training"),
-    "peak_memory_bytes": ("catalog/software", "training", "kernels"),
-    "energy_joules": ("catalog/kernels", "catalog/chips", "kernels"),
-    "serve": ("catalog/engines.toml", "catalog/kernels", "serving", "kernels"),
-}
+BEHIND: Mapping[str, Sequence[str]] = TABLES["behind"]
 """Part of a step, or a number -> parts of the package that it is computed with."""
 MOST_PARTS = 3
 """Parts and inputs that a cause names."""
@@ -73,11 +218,7 @@ class MovedPrediction:
     inputs: Mapping[str, float]
     """`--set` path of a changed number -> what it alone moves the result by (a share)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        names = ("name", "metric", "before", "after", "change", "cause")
-        told = {name: getattr(self, name) for name in names}
-        return {**told, "parts": dict(self.parts), "inputs": dict(self.inputs)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +249,8 @@ class VersionChanges(JsonRecord, Answer):
         """What changed of the package, in sentences."""
         data = [part for part in self.files_changed if part.startswith("catalog/")]
         code = [part for part in self.files_changed if not part.startswith("catalog")]
-        said = []
-        if data:
-            said.append(f"Catalogue files that differ: {', '.join(data)}")
-        if code:
-            said.append(f"Code that differs: {', '.join(code)}")
-        return said
+        said = {"Catalogue files that differ": data, "Code that differs": code}
+        return [f"{words}: {', '.join(parts)}" for words, parts in said.items() if parts]
 
     to_dict = as_json(
         "title",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.lab.reference.report import days
+from foretell.lab.reference.study import days
 from foretell.report.figures.look import COLOURS, Figure, counts_axis, log_axis
 from foretell.report.figures.multiples import SmallPanel, small_multiples
 

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell.lab.characterize.traces.columns import EventColumns, take_own
-from foretell.lab.characterize.traces.intervals import Times
-from foretell.lab.characterize.traces.own import own_ranks
-from foretell.lab.characterize.traces.rank_trace import RankTrace, TracedStep
+from foretell.lab.characterize.traces.rank_trace import RankTrace, Times, TracedStep
+from foretell.lab.characterize.traces.read import own_ranks
 from foretell.lab.characterize.traces.run import TraceReport
 from foretell.report.figures.look import Figure
 from foretell.report.figures.timeline import timeline

@@ -1,15 +1,37 @@
 """Figures of the work on performance and cost (arXiv 2507.02456), from lab/reproduce/imec_2025.py."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from foretell.lab.reproduce.records import PaperFigure
-from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis, nth_colour
-from foretell.report.figures.multiples import SmallPanel, small_multiples
-from foretell.report.reproduce.traces import NAMED, Rows, bars, line, over_measured, span
+from foretell.lab.reproduce.records import PaperFigure, described
+from foretell.report.figures.look import COLOURS, GREY, counts_axis, log_axis, nth_colour
+from foretell.report.figures.multiples import SmallPanel
+from foretell.report.reproduce.traces import (
+    CATEGORIES,
+    NAMED,
+    Panels,
+    Rows,
+    bars,
+    from_zero,
+    line,
+    lines,
+    names_of,
+    over_measured,
+    panel,
+    span,
+)
+
+OVER_MEASURED = from_zero("over measured")
+"""The axis of times over measured times."""
+LEAVES: Sequence[str] = described("imec-2025")["leaves"]
+"""Parts of a step that are drawn."""
+SIZES = {"64 KiB": 2**16, "1 MiB": 2**20, "16 MiB": 2**24, "256 MiB": 2**28, "1 GiB": 2**30}
+"""Bytes of messages."""
+RATE, PRICE = "work_tokens_per_s_per_gpu", "usd_per_million_work_tokens"
+"""Columns of a front."""
 
 
-def training(found: PaperFigure) -> Figure:
+def training(found: PaperFigure) -> Panels:
     """Time over measured time."""
     sides = {
         "measured": "measured_s",
@@ -18,12 +40,11 @@ def training(found: PaperFigure) -> Figure:
     }
     rows = found.tables[found.name]
     names = [str(r["run"]).replace(", ", "<br>") for r in rows]
-    part = SmallPanel(title="", traces=over_measured(rows, names, sides), x=NAMED, y=OVER_MEASURED)
-    title = "Megatron-LM on A100 80 GB: time over measured time"
-    return small_multiples([part], title, 1, height=320, key=200, gap=130, barmode="group")
+    part = panel("", over_measured(rows, names, sides), NAMED, OVER_MEASURED)
+    return [part]
 
 
-def inference(found: PaperFigure) -> Figure:
+def inference(found: PaperFigure) -> Panels:
     """Latency over measured latency, a panel for each chip."""
     sides = {
         "measured": "measured_s",
@@ -37,55 +58,28 @@ def inference(found: PaperFigure) -> Figure:
         rows = [r for r in found.tables[found.name] if r["chip"] == chip]
         names = [str(r["run"]).rpartition("llama-2-")[2].replace(" ", "<br>") for r in rows]
         traces = over_measured(rows, names, sides)
-        parts.append(SmallPanel(title=f"Llama-2, {chip}", traces=traces, x=NAMED, y=OVER_MEASURED))
-    title = "200 tokens in and out at batch 1: latency over measured latency"
-    return small_multiples(parts, title, 1, height=260, key=200, gap=120, barmode="group")
+        parts.append(panel(f"Llama-2, {chip}", traces, NAMED, OVER_MEASURED))
+    return parts
 
 
-OVER_MEASURED = {"text": "over measured", "rangemode": "tozero"}
-"""The axis of times over measured times."""
-
-
-def flash(found: PaperFigure) -> Figure:
+def flash(found: PaperFigure) -> Panels:
     """Attention of a layer over the sequence."""
     rows = found.tables[found.name]
+    columns = {
+        "additive_ms": "additive form (arXiv 2507.02456)",
+        "flash_ms": "Foretell, flash kernel",
+        "stored_ms": "Foretell, scores stored",
+    }
     traces = [
         line(name, [(r["seq_len"], r[column]) for r in rows if r[column] is not None], i)
-        for i, (name, column) in enumerate(
-            (
-                ("additive form (arXiv 2507.02456)", "additive_ms"),
-                ("Foretell, flash kernel", "flash_ms"),
-                ("Foretell, scores stored", "stored_ms"),
-            )
-        )
+        for i, (column, name) in enumerate(columns.items())
     ]
-    values = [r[k] for r in rows for k in ("additive_ms", "flash_ms", "stored_ms") if r[k]]
-    part = SmallPanel(
-        title="",
-        traces=traces,
-        x=counts_axis("tokens", [r["seq_len"] for r in rows]),
-        y=log_axis("ms, forward and backward", values),
-    )
-    return small_multiples(
-        [part], "Attention of one layer of Llama-2-7B on A100", 1, width=1000, height=340, key=240
-    )
+    x = counts_axis("tokens", [r["seq_len"] for r in rows])
+    y = log_axis("ms, forward and backward", [r[k] for r in rows for k in columns if r[k]])
+    return [panel("", traces, x, y)]
 
 
-LEAVES = (
-    "compute",
-    "memory_bound",
-    "recompute",
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "bubble",
-    "gradient_sums",
-)
-
-
-def experts(found: PaperFigure) -> Figure:
+def experts(found: PaperFigure) -> Panels:
     """Steps of plans of a mixture."""
     rows = found.tables[found.name]
     names = [
@@ -100,69 +94,34 @@ def experts(found: PaperFigure) -> Figure:
     tops = [sum(float(r.get(leaf) or 0.0) for leaf in LEAVES) for r in rows]
     ends = zip(rows, tops, strict=True)
     traces[-1]["error_y"] = span((r["low_s"], top, r["high_s"]) for r, top in ends)
-    part = SmallPanel(
-        title="",
-        traces=traces,
-        x=NAMED,
-        y={"text": "seconds of a step", "rangemode": "tozero"},
-    )
-    return small_multiples(
-        [part],
-        "Mixtral-8x22B on 512 H100, 1,024 sequences of 8,192 tokens",
-        1,
-        height=340,
-        key=160,
-        gap=130,
-        barmode="stack",
-    )
+    part = panel("", traces, NAMED, from_zero("seconds of a step"))
+    return [part]
 
 
-def topologies(found: PaperFigure) -> Figure:
+def topologies(found: PaperFigure) -> Panels:
     """Bus bandwidth against size."""
     rows = found.tables[found.name]
+    ticks = {"tickvals": list(SIZES.values()), "ticktext": list(SIZES)}
     parts = []
-    bytes_of = {"64 KiB": 2**16, "1 MiB": 2**20, "16 MiB": 2**24, "256 MiB": 2**28, "1 GiB": 2**30}
-    for kind in dict.fromkeys(r["collective"] for r in rows):
+    for kind in names_of(rows, "collective"):
         own = [r for r in rows if r["collective"] == kind]
-        traces = [
-            line(
-                name,
-                [(bytes_of[r["size"]], r["seconds"] * 1e3) for r in own if r["topology"] == name],
-                i,
-            )
-            for i, name in enumerate(dict.fromkeys(r["topology"] for r in own))
-        ]
-        x = {
-            "text": "bytes",
-            "type": "log",
-            "tickvals": list(bytes_of.values()),
-            "ticktext": list(bytes_of),
-        }
-        parts.append(
-            SmallPanel(
-                title=str(kind),
-                traces=traces,
-                x=x,
-                y=log_axis("ms", [r["seconds"] * 1e3 for r in own]),
-            )
+        traces = lines(
+            own, "topology", lambda r: SIZES[r["size"]], lambda r: float(r["seconds"] * 1e3)
         )
-    return small_multiples(
-        parts, "64 chips, 900 GB/s each: time of collectives by topology", 3, key=130, height=320
-    )
+        y = log_axis("ms", [r["seconds"] * 1e3 for r in own])
+        parts.append(panel(kind, traces, {"text": "bytes", "type": "log", **ticks}, y))
+    return parts
 
 
-def front(found: PaperFigure) -> Figure:
+def front(found: PaperFigure) -> Panels:
     """Cost against speed; full marks are dominated by none, and have interval and name in the legend."""
     rows = found.tables[found.name]
     best = sorted((r for r in rows if r["front"]), key=lambda r: float(r[RATE] or 0))
     beaten = [r for r in rows if not r["front"]]
+    dotted = {"mode": "lines", "line": {"color": GREY, "dash": "dot"}}
     traces = [
         _points("dominated", beaten, GREY, symbol="circle-open"),
-        {
-            **_points("the front", best, GREY),
-            "mode": "lines",
-            "line": {"color": GREY, "dash": "dot"},
-        },
+        {**_points("the front", best, GREY), **dotted},
     ]
     for i, row in enumerate(best):
         ends = span([(row["usd_low"], row[PRICE], row["usd_high"])])
@@ -170,20 +129,11 @@ def front(found: PaperFigure) -> Figure:
     xs = [float(r[RATE]) for r in rows]
     ys = [float(r[k]) for r in rows for k in (PRICE, "usd_low", "usd_high") if r[k] is not None]
     wide, tall = max(xs) - min(xs), max(ys) - min(ys)
-    part = SmallPanel(
-        title="",
-        traces=traces,
-        x={"text": "work tokens/s per GPU", "range": [min(xs) - 0.1 * wide, max(xs) + 0.05 * wide]},
-        y={
-            "text": "USD per million work tokens (90 % interval)",
-            "range": [min(ys) - 0.05 * tall, max(ys) + 0.05 * tall],
-        },
-    )
-    return small_multiples([part], found.title, 1, width=1240, height=420, key=330)
-
-
-RATE, PRICE = "work_tokens_per_s_per_gpu", "usd_per_million_work_tokens"
-"""Columns of a front."""
+    across, up = "work tokens/s per GPU", "USD per million work tokens (90 % interval)"
+    x = {"text": across, "range": [min(xs) - 0.1 * wide, max(xs) + 0.05 * wide]}
+    y = {"text": up, "range": [min(ys) - 0.05 * tall, max(ys) + 0.05 * tall]}
+    part = panel("", traces, x, y)
+    return [part]
 
 
 def _points(name: str, rows: Rows, colour: str, **marker: Any) -> dict[str, Any]:
@@ -198,72 +148,54 @@ def _points(name: str, rows: Rows, colour: str, **marker: Any) -> dict[str, Any]
     }
 
 
-def chiplet_cost(found: PaperFigure) -> Figure:
+def chiplet_cost(found: PaperFigure) -> Panels:
     """USD against dies, for each silicon."""
     rows = found.tables[found.name]
     parts = []
     for area in dict.fromkeys(r["logic_mm2"] for r in rows):
         some = [r for r in rows if r["logic_mm2"] == area]
         traces = []
-        for i, node in enumerate(dict.fromkeys(r["node"] for r in some)):
+        for i, node in enumerate(names_of(some, "node")):
             own = [r for r in some if r["node"] == node]
             drawn = line(node, [(r["dies"], r["usd"]) for r in own], i)
             drawn["error_y"] = span((r["low_usd"], r["usd"], r["high_usd"]) for r in own)
             traces.append(drawn)
-        parts.append(
-            SmallPanel(
-                title=f"{area:,.0f} mm2 of logic",
-                traces=traces,
-                x=counts_axis("dies", [r["dies"] for r in some]),
-                y=log_axis("USD a package", [r[k] for r in some for k in ("low_usd", "high_usd")]),
-            )
-        )
-    return small_multiples(
-        parts, "Logic on an interposer, divided over dies", 2, width=1100, height=340, key=90
-    )
+        x = counts_axis("dies", [r["dies"] for r in some])
+        y = log_axis("USD a package", [r[k] for r in some for k in ("low_usd", "high_usd")])
+        parts.append(panel(f"{area:,.0f} mm2 of logic", traces, x, y))
+    return parts
 
 
-def nodes(found: PaperFigure) -> Figure:
+def nodes(found: PaperFigure) -> Panels:
     """Arithmetic, training and cost by node."""
     rows = [r for r in found.tables[found.name] if r.get("tokens_per_s_per_gpu")]
-    names = [str(r["node"]) for r in rows]
+    names = names_of(rows, "node")
+    rate, usd = "tokens_per_s_per_gpu", "usd"
     parts: list[SmallPanel] = []
-    for title, column, low, high in (
-        ("matrix arithmetic of a die (TFLOP/s)", "tflop_per_s", None, None),
+    for title, column, ends in (
+        ("matrix arithmetic of a die (TFLOP/s)", "tflop_per_s", None),
         (
             "Llama-3.1-70B on 64 chips (tokens/s per chip)",
-            "tokens_per_s_per_gpu",
-            "low_tokens_per_s_per_gpu",
-            "high_tokens_per_s_per_gpu",
+            rate,
+            (f"low_{rate}", f"high_{rate}"),
         ),
-        ("a good die of 800 mm2 (USD)", "die_usd", "die_low_usd", "die_high_usd"),
+        ("a good die of 800 mm2 (USD)", f"die_{usd}", (f"die_low_{usd}", f"die_high_{usd}")),
     ):
         colour = COLOURS[len(parts)]
         trace = bars(title, names, [r[column] for r in rows], colour, showlegend=False)
-        if low and high:
-            trace["error_y"] = span((r[low], r[column], r[high]) for r in rows)
-        parts.append(
-            SmallPanel(
-                title=title,
-                traces=[trace],
-                x={"text": "", "type": "category"},
-                y={"text": "", "rangemode": "tozero"},
-            )
-        )
-    return small_multiples(
-        parts, "From N16 to A14 with the same memory and links", 3, width=1300, height=280
-    )
+        if ends is not None:
+            trace["error_y"] = span((r[ends[0]], r[column], r[ends[1]]) for r in rows)
+        parts.append(panel(title, [trace], CATEGORIES, from_zero("")))
+    return parts
 
 
-FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
+FIGURES: Mapping[str, Callable[[PaperFigure], Panels]] = {
     "training": training,
     "inference": inference,
     "flash": flash,
     "experts": experts,
     "topologies": topologies,
-    "topology-front": front,
-    "chiplet-front": front,
-    "memory-front": front,
+    **dict.fromkeys(("topology-front", "chiplet-front", "memory-front"), front),
     "chiplet-cost": chiplet_cost,
     "nodes": nodes,
 }

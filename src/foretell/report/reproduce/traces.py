@@ -1,16 +1,33 @@
-"""Traces and axes that the figures of reproductions share."""
+"""Traces, axes and panels that the figures of reproductions share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import GREY, counts_axis, nth_colour
+from foretell.report.figures.multiples import SmallPanel
 
-Rows = Sequence[Mapping[str, Any]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
 Trace = dict[str, Any]
+Panels = Sequence[SmallPanel]
 NAMED: Mapping[str, Any] = {"text": "", "type": "category", "tickangle": 0}
 """An axis of names, each on its lines."""
+CATEGORIES: Mapping[str, Any] = {"text": "", "type": "category"}
+"""An axis of short names."""
 THINNER = 0.82
 """Width of a line over that of the one below it."""
+
+
+def from_zero(text: str) -> dict[str, Any]:
+    """An axis that begins at zero."""
+    return {"text": text, "rangemode": "tozero"}
+
+
+def panel(
+    title: str, traces: Sequence[Trace], x: Mapping[str, Any], y: Mapping[str, Any]
+) -> SmallPanel:
+    """Traces between two axes."""
+    return SmallPanel(title=title, traces=traces, x=x, y=y)
 
 
 def line(
@@ -30,16 +47,29 @@ def line(
     }
 
 
+def lines(
+    rows: Rows,
+    by: str,
+    x: Callable[[Row], float],
+    y: Callable[[Row], float],
+    names: Sequence[str] | None = None,
+) -> list[Trace]:
+    """A line for each name in a column; `names` are those of all panels, so that each has one colour."""
+    every = names_of(rows, by) if names is None else names
+    return [
+        line(name, [(x(r), y(r)) for r in rows if r[by] == name], i) for i, name in enumerate(every)
+    ]
+
+
+def names_of(rows: Rows, column: str) -> list[str]:
+    """What a column has, each once."""
+    return list(dict.fromkeys(str(r[column]) for r in rows))
+
+
 def bars(name: str, names: Sequence[str], values: Sequence[Any], colour: str, **more: Any) -> Trace:
     """A bar for each name."""
-    return {
-        "type": "bar",
-        "name": name,
-        "x": names,
-        "y": values,
-        "marker": {"color": colour},
-        **more,
-    }
+    marker = {"color": colour}
+    return {"type": "bar", "name": name, "x": names, "y": values, "marker": marker, **more}
 
 
 def span(ends: Iterable[tuple[float | None, float, float | None]], **more: Any) -> Trace:
@@ -67,8 +97,8 @@ def over_measured(rows: Rows, names: Sequence[str], sides: Mapping[str, str]) ->
     return traces
 
 
-def gpus_axis(counts: Sequence[int]) -> dict[str, Any]:
-    """A logarithmic axis of GPUs with every second or third count named."""
-    found = counts_axis("GPUs", counts or [1])
+def gpus_axis(rows: Rows) -> dict[str, Any]:
+    """A logarithmic axis of the rows' GPUs with every second or third count named."""
+    found = counts_axis("GPUs", [r["gpus"] for r in rows] or [1])
     step = -(-len(found["tickvals"]) // 5)
     return {**found, **{k: found[k][::-step][::-1] for k in ("tickvals", "ticktext")}}

@@ -17,10 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretell.lab.characterize.traces.intervals import (
+from foretell.lab.characterize.traces.names import bus_factor
+from foretell.lab.characterize.traces.rank_trace import (
+    PHASES,
+    CommEvents,
     ExclusiveSpans,
+    KernelEvents,
+    RankTrace,
     Spans,
     Times,
+    TracedStep,
     covered_ns,
     difference,
     exclusive_spans,
@@ -28,14 +34,6 @@ from foretell.lab.characterize.traces.intervals import (
     overlap_ns,
     union,
     union_of,
-)
-from foretell.lab.characterize.traces.names import bus_factor
-from foretell.lab.characterize.traces.rank_trace import (
-    PHASES,
-    CommEvents,
-    KernelEvents,
-    RankTrace,
-    TracedStep,
 )
 from foretell.records import as_json
 

@@ -1,34 +1,24 @@
 """What is kept of a trace's events, as columns: a few numbers each, whatever the event's text was."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foretell.lab.characterize.traces.intervals import Times
+from foretell.catalog.files import read_table
+from foretell.lab.characterize.traces.rank_trace import Times
 
-KEPT = ("kernel", "gpu_memcpy", "gpu_memset")
+TABLES = read_table(Path(__file__).with_name("names.toml"))
+"""What events and operations are, by their names."""
+KEPT: Sequence[str] = TABLES["kept"]
 """Categories of what an accelerator runs."""
-LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime")
-"""Categories of calls into its driver."""
-OLD = {
-    "Kernel": "kernel",
-    "Memcpy": "gpu_memcpy",
-    "Memset": "gpu_memset",
-    "Operator": "cpu_op",
-    "Runtime": "cuda_runtime",
-}
-"""What releases of 2021 called their categories."""
+OWN_STREAMS: Sequence[str] = TABLES["own_streams"]
+"""Categories of traces that `foretell simulate` writes."""
 GPU_NOTE = "gpu_user_annotation"
 NOTE = "user_annotation"
 HOST_OP = "cpu_op"
-OWN_STREAMS = (
-    "compute", "tp-comm", "cp-comm", "ep-comm", "pp-comm", "dp-comm", "copy", "host",
-)  # fmt: skip
-"""Categories of traces that `foretell simulate` writes."""
-
-
 FARTHEST_US = 4e15
 """Beyond this (a hundred years and more) a time is none; sums of two fit into 64 bits of nanoseconds."""
 
@@ -71,7 +61,7 @@ class EventColumns:
             HOST_OP: self.ops,
             NOTE: self.notes,
             GPU_NOTE: self.gpu_notes,
-            **dict.fromkeys(LAUNCHES, self.launches),
+            **dict.fromkeys(TABLES["launches"], self.launches),
         }
         self.kinds = array("b")
         """Of each piece of work, the place of its category in KEPT."""
@@ -128,7 +118,7 @@ def nanoseconds(value: Any) -> int | None:
 def take(columns: EventColumns, event: Mapping[str, Any]) -> bool:
     """Keep an event of the PyTorch profiler; False where it has no usable times."""
     category = str(event.get("cat"))
-    category = OLD.get(category, category)
+    category = TABLES["old"].get(category, category)
     if category in KEPT:
         return _take_work(columns, event, KEPT.index(category))
     table = columns.tables.get(category)
@@ -140,11 +130,11 @@ def take(columns: EventColumns, event: Mapping[str, Any]) -> bool:
     args, name = _args(event), str(event.get("name", ""))
     key = _key(args.get("correlation" if table is columns.launches else "External id"))
     place = table.add(*times, columns.name(name), columns.thread(event), key)
-    if name in PRODUCTS and table is columns.ops:
+    if name in TABLES["products"] and table is columns.ops:
         dims = product_dims(name, args.get("Input Dims"))
         if dims is not None:
             columns.dims[key] = dims
-    elif table is columns.notes and _is_sent(name):
+    elif table is columns.notes and name.startswith("gloo:"):
         columns.args[place] = _sent_args(args)
     return True
 
@@ -190,26 +180,13 @@ def _times(event: Mapping[str, Any]) -> tuple[int, int] | None:
     return start, start + max(length, 0)
 
 
-def _is_sent(name: str) -> bool:
-    return name.startswith("gloo:")
-
-
-PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::_scaled_mm": 0}
-"""Operations that are a product of two matrices, and which of their inputs is the first of these."""
-SENT_KEYS = (
-    "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name",
-    "Process Group Description", "Input Dims", "Input type",
-)  # fmt: skip
-"""What the profiler says of a collective (torch/csrc/profiler/kineto_shim, saveNcclMeta)."""
-
-
 def _sent_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: args[key] for key in SENT_KEYS if key in args}
+    return {key: args[key] for key in TABLES["sent"] if key in args}
 
 
 def product_dims(name: str, dims: Any) -> tuple[int, int, int] | None:
     """Rows, inputs and outputs of a matrix product, from the shapes that `record_shapes` leaves."""
-    first = PRODUCTS.get(name)
+    first = TABLES["products"].get(name)
     if first is None or not isinstance(dims, list) or len(dims) < first + 2:
         return None
     a, b = dims[first], dims[first + 1]

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.lab.characterize.traces.collectives import sent_of
-from foretell.lab.characterize.traces.columns import EventColumns, EventTable
-from foretell.lab.characterize.traces.intervals import Spans, Times, covered_ns, difference, union
+from foretell.lab.characterize.traces.columns import TABLES, EventColumns, EventTable
 from foretell.lab.characterize.traces.names import (
     COMMUNICATION,
     COPY,
@@ -18,19 +16,28 @@ from foretell.lab.characterize.traces.names import (
     MEMSET,
     OPTIMIZER,
     kernel_family,
+    sent_of,
 )
-from foretell.lab.characterize.traces.rank_trace import PHASES, KernelEvents, RankTrace, TracedStep
+from foretell.lab.characterize.traces.rank_trace import (
+    PHASES,
+    KernelEvents,
+    RankTrace,
+    Spans,
+    Times,
+    TracedStep,
+    covered_ns,
+    difference,
+    union,
+)
+from foretell.specs.arrays import Index, Mask
 
 BACKWARD = "autograd::engine::evaluate_function"
 """How the names of operations begin that the backward pass is made of."""
-UPDATE = re.compile(r"Optimizer\.step#|optimizer.*step|zero_grad", re.IGNORECASE)
-"""Annotations of the optimizer."""
-WAITS = re.compile(r"Synchronize|EventQuery|StreamWaitEvent")
-"""Calls in which the host waits for its accelerator."""
-GRAPH = re.compile(r"GraphLaunch")
-"""Calls that launch many kernels at once: which pass they are of is not known."""
-LIBRARY = re.compile(r"ProfilerStep#|nccl:|gloo:|Optimizer\.")
-"""Annotations that are not one's own."""
+UPDATE, WAITS, GRAPH, LIBRARY = (
+    re.compile(TABLES[name]) for name in ("update", "waits", "graph", "library")
+)
+"""Annotations of the optimizer; calls in which the host waits for its accelerator; those that launch many
+kernels at once, of a pass that is not known; annotations that are not one's own."""
 MOST_RANGES = 64
 """Names of annotations that are kept."""
 STEP = re.compile(r"ProfilerStep#(\d+)")
@@ -82,7 +89,7 @@ def device_rank(path: Path, rank: int, columns: EventColumns, info: Mapping[str,
 class KernelFamilies:
     """A family for each piece of work."""
 
-    def __init__(self, texts: tuple[str, ...], of: NDArray[np.intp]) -> None:
+    def __init__(self, texts: tuple[str, ...], of: Index) -> None:
         """Families that occur, and which each is of."""
         self.texts, self.of = texts, of
 
@@ -98,7 +105,7 @@ def _families(texts: list[str], names: Times, kinds: NDArray[np.int8]) -> Kernel
 
 
 def _kernel_args(
-    columns: EventColumns, texts: list[str], names: Times, places: NDArray[np.intp]
+    columns: EventColumns, texts: list[str], names: Times, places: Index
 ) -> list[Mapping[str, Any]]:
     """What the trace says of each collective, its kernel's name where that is all."""
     return [
@@ -107,7 +114,7 @@ def _kernel_args(
     ]
 
 
-def launching_calls(columns: EventColumns, correlation: Times) -> NDArray[np.intp]:
+def launching_calls(columns: EventColumns, correlation: Times) -> Index:
     """Of each piece of work, the place of the call that launched it; -1 where it is not known."""
     keys = columns.launches.column("keys")
     if not len(keys):
@@ -118,7 +125,7 @@ def launching_calls(columns: EventColumns, correlation: Times) -> NDArray[np.int
     return np.where(known, order[place], -1)
 
 
-def _phases(columns: EventColumns, launch: NDArray[np.intp]) -> NDArray[np.intp]:
+def _phases(columns: EventColumns, launch: Index) -> Index:
     """The pass in which each piece of work was launched."""
     calls, texts = columns.launches, columns.texts
     if not len(calls):
@@ -130,7 +137,7 @@ def _phases(columns: EventColumns, launch: NDArray[np.intp]) -> NDArray[np.intp]
     return np.where(launch >= 0, found[np.maximum(launch, 0)], 0)
 
 
-def phases_at(columns: EventColumns, when: Times, thread: Times) -> NDArray[np.intp]:
+def phases_at(columns: EventColumns, when: Times, thread: Times) -> Index:
     """The pass that a thread was in at a moment: of the optimizer, backward, else forward."""
     texts = columns.texts
     backward = [number for number, text in enumerate(texts) if text.startswith(BACKWARD)]
@@ -149,14 +156,14 @@ def phases_at(columns: EventColumns, when: Times, thread: Times) -> NDArray[np.i
     return found
 
 
-def is_inside(spans: Spans, moments: Times) -> NDArray[np.bool_]:
+def is_inside(spans: Spans, moments: Times) -> Mask:
     """Whether each moment is in a set of spans."""
     return np.asarray(covered_ns(spans, moments + 1) > covered_ns(spans, moments))
 
 
 def _shapes(
-    columns: EventColumns, launch: NDArray[np.intp], family: KernelFamilies
-) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    columns: EventColumns, launch: Index, family: KernelFamilies
+) -> tuple[Index, tuple[str, ...]]:
     """Products by the shape of the operation that launched them."""
     gemm = np.array([f == GEMM for f in family.texts], bool)[family.of]
     none = np.full(len(launch), -1, np.intp)
@@ -225,7 +232,7 @@ def ranges_of(table: EventTable, texts: list[str]) -> dict[str, Spans]:
 
 
 def _steps(
-    columns: EventColumns, starts: Times, ends: Times, launch: NDArray[np.intp]
+    columns: EventColumns, starts: Times, ends: Times, launch: Index
 ) -> tuple[TracedStep, ...]:
     """Steps on the accelerator: as it was annotated, else from the first kernel that each launched.
 
@@ -254,7 +261,7 @@ def until_next(marked: list[tuple[int, int, int]]) -> tuple[TracedStep, ...]:
 
 
 def _from_launches(
-    columns: EventColumns, starts: Times, ends: Times, launch: NDArray[np.intp]
+    columns: EventColumns, starts: Times, ends: Times, launch: Index
 ) -> list[tuple[int, int, int]]:
     """The host's steps, moved to where the work that they launched ran."""
     marked = step_notes(columns.notes, columns.texts)

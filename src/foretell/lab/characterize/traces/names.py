@@ -1,130 +1,39 @@
-"""What a kernel or a collective is, by its name.
+"""What a kernel or a collective is, by its name (names.toml), and a collective's bytes and ranks."""
 
-Rules are tried in order; the first that matches a name (anywhere, whatever its case) decides. Names are those
-of CUDA and ROCm libraries, of kernels that torch.compile writes, and of PyTorch's operations where a trace
-has no accelerator.
-"""
-
+import math
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from foretell.catalog.files import read_table
+from foretell.lab.characterize.traces.rank_trace import CommEvents, Times
+from foretell.specs.arrays import Index
 
 COMMUNICATION = "communication"
-COPY, MEMSET, OPTIMIZER, ATTENTION, GEMM, NORM, LOSS, EMBEDDING, ELEMENTWISE, ROUTING, OTHER = (
-    "copy",
-    "memset",
-    "optimizer",
-    "attention",
-    "gemm",
-    "norm",
-    "loss",
-    "embedding",
-    "elementwise",
-    "routing",
-    "other",
-)
-"""Families of kernels; `grouped-gemm` and `scan` are those of experts and recurrent layers."""
+COPY, MEMSET, OPTIMIZER, GEMM, ELEMENTWISE, OTHER = (
+    "copy", "memset", "optimizer", "gemm", "elementwise", "other",
+)  # fmt: skip
+"""Families of kernels that code asks for; names.toml has them all."""
 
-_RULES: tuple[tuple[str, str], ...] = (
-    (
-        COMMUNICATION,
-        r"^_?nccl|^rccl|^msccl|ncclkernel|nccldevkernel|nvshmem|cross_device_reduce|deep_ep",
-    ),
-    (COMMUNICATION, r"custom_?all_?reduce|(one|two)_?shot_all_?reduce|multimem_all|userbuffers"),
-    (
-        OPTIMIZER,
-        r"multi_tensor_apply|multi_tensor_|fused_?adam|adam_?w?_kernel|lamb_|distopt|foreach",
-    ),
-    (
-        ATTENTION,
-        r"flash|fmha|attention|attn|sdpa|cudnn.*mha|softmax_scale|dot_do_o|mha_|ring_?attn",
-    ),
-    (
-        "scan",
-        r"selective_scan|mamba|chunk_(scan|state|fwd|bwd|gated)|state_passing|delta_rule|causal_conv1d",
-    ),
-    ("grouped-gemm", r"grouped_?gemm|grouped_mm|moe_gemm|group_gemm|fused_moe"),
-    (
-        NORM,
-        r"layer_?norm|rms_?norm|gammabeta|batch_?norm|group_?norm|triton_\w*(rsqrt|native_layer)",
-    ),
-    (
-        GEMM,
-        r"gemm|gemv|cutlass|cublas|nvjet|xmma|wgmma|splitk|cijk_|dot_kernel|matmul|_s\d+816|sm\d+_\w*mma",
-    ),
-    (GEMM, r"triton_tem_\w*(mm|conv)|addmm|\bbmm\b"),
-    (LOSS, r"soft_?max|nll_?loss|cross_?entropy|xent|logsumexp|triton_\w*loss"),
-    (
-        EMBEDDING,
-        r"embedding|index_?select|vectorized_gather|compute_grad_weight|sum_and_scatter|krn_partial",
-    ),
-    (
-        ROUTING,
-        r"topk|radix|bitonic|sort|permute|scatter|histogram|cumsum|scan_by|token_dispatch|index_put|gather",
-    ),
-    (
-        COPY,
-        r"memcpy|catarray|copy_device|direct_copy|copy_kernel|transpose_kernel|split_with_sizes|chunk_cat",
-    ),
-    (MEMSET, r"memset|fillfunctor"),
-    (
-        ELEMENTWISE,
-        r"elementwise|vectorized|unrolled|pointwise|triton_|gelu|silu|swiglu|dropout|rotary|rope",
-    ),
-    (ELEMENTWISE, r"reduce|distribution|cast|scale|quantize|amax|bias|activation|relu|fused"),
-)
-"""Families of accelerators' kernels."""
-_KERNELS = tuple((family, re.compile(rule, re.IGNORECASE)) for family, rule in _RULES)
+_TABLES = read_table(Path(__file__).with_suffix(".toml"))
+"""Rules in order, by what they are of, and sizes."""
 
-_PLAIN = re.compile(
-    r"aten::(_?empty\w*|new_\w+|view\w*|_?reshape\w*|as_strided\w*|t|transpose|permute|expand\w*|detach\w*|alias|"
-    r"select|slice|narrow|unsqueeze|squeeze|split\w*|chunk|unbind|to|_to_copy|type_as|item|_local_scalar_dense|"
-    r"result_type|resolve_\w+|is_\w+|set_|resize_|size|stride|lift_fresh|contiguous|_unsafe_view|unflatten|"
-    r"linear|matmul|layer_norm|rms_norm|embedding_backward|cross_entropy_loss|scaled_dot_product_attention|"
-    r"softmax|log_softmax|dropout|ones_like|zeros_like|zeros|ones|zero_|full|randn|rand|arange)"
-)
-"""PyTorch operations that compute nothing themselves: views, storage, and those made of others."""
-_CPU_RULES: tuple[tuple[str, str], ...] = (
-    (ATTENTION, r"attention|flash"),
-    (
-        GEMM,
-        r"::(_?addmm\w*|mm|bmm|baddbmm|dot|mv|addmv|addbmm|mkldnn_linear\w*|_grouped_mm|einsum)$|mkldnn|onednn",
-    ),
-    (NORM, r"norm"),
-    (LOSS, r"softmax|nll_loss|cross_entropy|logsumexp"),
-    (EMBEDDING, r"embedding|index_select"),
-    (ROUTING, r"topk|sort|scatter|cumsum|histc|bincount|index_put|gather|nonzero|::index$"),
-    (COPY, r"copy|::cat$|::clone$|reducer"),
-    (MEMSET, r"fill_"),
-    (OPTIMIZER, r"_fused_adam|_foreach_"),
-    (ELEMENTWISE, r"^aten::"),
-)
-"""Families of operations that run on the host itself."""
-_CPU = tuple((family, re.compile(rule)) for family, rule in _CPU_RULES)
 
-_COLLECTIVES: tuple[tuple[str, str], ...] = (
-    ("all-to-all", r"all_?to_?all"),
-    ("reduce-scatter", r"reduce_?scatter"),
-    ("all-gather", r"all_?gather"),
-    ("all-reduce", r"all_?reduce"),
-    ("broadcast", r"broadcast"),
-    ("send-recv", r"send|recv"),
-    ("reduce", r"reduce"),
-    ("gather", r"gather"),
-    ("scatter", r"scatter"),
-    ("barrier", r"barrier"),
-)
-_SENT = tuple((kind, re.compile(rule, re.IGNORECASE)) for kind, rule in _COLLECTIVES)
+def _patterns(
+    rules: Sequence[tuple[str, str]], flags: int = 0
+) -> list[tuple[str, re.Pattern[str]]]:
+    return [(what, re.compile(rule, flags)) for what, rule in rules]
 
-BUS_ROUNDS = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0, "all-to-all": 1.0}
-"""How often (n - 1) / n of a message passes every link, as nccl-tests counts it; others send it once."""
-DTYPE_BYTES = {
-    "float": 4, "float32": 4, "int": 4, "int32": 4, "double": 8, "float64": 8, "long": 8, "long int": 8,
-    "int64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2, "c10::bfloat16": 2, "short": 2,
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
-    "c10::float8_e4m3fn": 1, "c10::float8_e5m2": 1,
-}  # fmt: skip
-"""Bytes of an element, by the names that traces have for types."""
+
+_KERNELS = _patterns(_TABLES["kernels"], re.IGNORECASE)
+_HOST = _patterns(_TABLES["host"])
+_SENT = _patterns(_TABLES["collectives"], re.IGNORECASE)
+_PLAIN = re.compile(_TABLES["plain"])
+"""Operations that compute nothing themselves."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -142,7 +51,7 @@ def host_family(name: str) -> str | None:
         ("aten::", "torch::distributed", "torch.distributed", "mkldnn", "onednn")
     ):
         return None
-    return next((family for family, rule in _CPU if rule.search(name)), None)
+    return next((family for family, rule in _HOST if rule.search(name)), None)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -153,10 +62,81 @@ def collective_kind(name: str) -> str:
 
 def bus_factor(kind: str, members: int) -> float:
     """What every link carries of a message, over its size."""
-    rounds = BUS_ROUNDS.get(kind)
+    rounds = _TABLES["bus_rounds"].get(kind)
     return 1.0 if rounds is None else rounds * (members - 1) / members
 
 
 def element_bytes(dtype: object) -> int | None:
     """Bytes of one element; None where the type is not known."""
-    return DTYPE_BYTES.get(str(dtype).lower())
+    found: int | None = _TABLES["dtype_bytes"].get(str(dtype).lower())
+    return found
+
+
+def sent_of(
+    starts: Times,
+    ends: Times,
+    places: Index,
+    args: Sequence[Mapping[str, Any]],
+    info: Mapping[str, Any],
+) -> CommEvents:
+    """Collectives at some places, by what the trace says of each."""
+    world = info.get("world_size")
+    groups = _group_sizes(info)
+    labels, members, sizes = [], [], []
+    for one in args:
+        kind = collective_kind(str(one.get("Collective name", "")))
+        group = one.get("Group size")
+        if not _is_count(group):
+            group = groups.get(str(one.get("Process Group Name")), world)
+        group = group if _is_count(group) else 0
+        name = one.get("Process Group Description") or one.get("Process Group Name")
+        plain = name in (None, "", "undefined", "default_pg", "0")
+        labels.append(kind if plain else f"{kind} ({name})")
+        members.append(group)
+        sizes.append(message_bytes(kind, one, group))
+    kinds = tuple(dict.fromkeys(labels))
+    return CommEvents(
+        starts=starts[places],
+        ends=ends[places],
+        kinds=kinds,
+        kind=np.array([kinds.index(label) for label in labels], np.intp),
+        members=np.array(members, np.int64),
+        size_bytes=np.array(sizes, np.int64),
+    )
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a usable number of ranks or elements."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**40
+
+
+def _group_sizes(info: Mapping[str, Any]) -> dict[str, int]:
+    """Process groups of the job by name."""
+    config = info.get("pg_config")
+    rows = config if isinstance(config, list) else []
+    return {
+        str(row.get("pg_name")): row["pg_size"]
+        for row in rows
+        if isinstance(row, dict) and isinstance(row.get("pg_size"), int)
+    }
+
+
+def message_bytes(kind: str, args: Mapping[str, Any], members: int) -> int:
+    """The full buffer of one rank, as nccl-tests counts it; -1 where the trace does not say.
+
+    That is the larger of what goes in and what comes out: a gather ends with it, a scatter begins with it.
+    """
+    width = element_bytes(args.get("dtype"))
+    counts = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
+    known = [count for count in counts if _is_count(count)]
+    if width is not None and known:
+        return width * max(known)
+    # gloo's annotations have the input alone.
+    dims, types = args.get("Input Dims"), args.get("Input type")
+    if not (isinstance(dims, list) and isinstance(types, list) and dims and types):
+        return -1
+    width = element_bytes(types[0])
+    if width is None or not isinstance(dims[0], list) or not all(map(_is_count, dims[0])):
+        return -1
+    whole = width * math.prod(dims[0]) * (members if kind == "all-gather" and members else 1)
+    return whole if whole < 2**62 else -1

@@ -7,13 +7,18 @@ from typing import Any
 
 from foretell.api.answers import Estimate
 from foretell.api.training import estimate
-from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError, wrong
 from foretell.lab.characterize.traces.breakdown import PARTS, StepBreakdown, breakdowns
-from foretell.lab.characterize.traces.prediction import StepPrediction, step_prediction
 from foretell.lab.characterize.traces.rank_trace import RankTrace
-from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
-from foretell.lab.characterize.traces.share_rows import ShareRow, share_rows
+from foretell.lab.characterize.traces.share_rows import (
+    Imbalance,
+    ShareRow,
+    StepPrediction,
+    imbalances,
+    share_rows,
+    step_prediction,
+)
 from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks, fields_of, given_of
 from foretell.specs.questions.training import StepQuestion, TraceQuestion
@@ -87,7 +92,7 @@ def characterize_trace(question: TraceQuestion) -> TraceReport:
         answer = _asked(question.model, job_given, problems)
     elif job_given:
         message = "a system or a plan alone is no job: say the model too"
-        problems.append(Problem(path="model", value=None, message=message))
+        problems.append(wrong("model", None, message))
     try:
         traces, job, notes = read_files(paths)
     except BadInput as error:
@@ -144,5 +149,5 @@ def _chosen(
     if not found:
         have = ", ".join(s.step for s in steps)
         message = f"{trace.file} has no such step"
-        problems.append(Problem(path="step", value=wanted, message=message, allowed=have))
+        problems.append(wrong("step", wanted, message, have))
     return found

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from foretell import BadInput, read_launch
+from foretell.api.launches import read_question
+from foretell.interop.huggingface import read_model
 from foretell.interop.launch import Launch
+from foretell.workload.parameters import count
 
 
 def read(folder: Path, text: str, name: str = "launch.yaml") -> Launch:
@@ -206,3 +209,45 @@ def test_values_of_a_chart_refer_to_each_other(tmp_path: Path) -> None:
     )
     launch = read(tmp_path, text)
     assert (launch.models, launch.gpus) == (("Qwen/Qwen3-8B",), 2)
+
+
+MPT = """
+max_seq_len: 2048
+model: {name: mpt_causal_lm, d_model: 4096, n_heads: 32, n_layers: 32, expansion_ratio: 4, vocab_size: 50368}
+global_train_batch_size: 1024
+device_train_microbatch_size: 8
+max_duration: 10ba
+precision: amp_bf16
+fsdp_config: {sharding_strategy: FULL_SHARD, activation_checkpointing: true}
+callbacks: {speed_monitor: {window_size: 1}, lr_monitor: {}}
+train_loader: {name: text, dataset: {local: a, remote: b, split: train, shuffle: true}, drop_last: true}
+"""
+OLMO = """
+model: {d_model: 4096, n_heads: 32, n_layers: 32, mlp_hidden_size: 22016, norm_after: true, rope_theta: 500000,
+        weight_tying: false, embedding_size: 100352, max_sequence_length: 4096}
+global_train_batch_size: 1024
+device_train_microbatch_size: 2
+precision: amp_bf16
+fsdp: {wrapping_strategy: by_block_and_size, precision: mixed}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "weights"),
+    # As published: MPT-7B with positions for ALiBi and 50,368 rows for 50,432; OLMo 2 7B.
+    [(MPT, "llm-foundry", 6_649_286_656 + (2048 - 64) * 4096), (OLMO, "olmo", 7_298_617_344)],
+)
+def test_models_that_a_configuration_describes(
+    tmp_path: Path, text: str, tool: str, weights: int
+) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text(text, encoding="utf-8")
+    asked = read_question(path, {"model": None, "plan": None, "gpus": 64}, serving=False)
+    launch = asked.launch
+    assert (launch.tool, launch.gpus, launch.global_batch, launch.doubts) == (tool, 64, 1024, ())
+    assert count(read_model(launch.table or {})).total == weights
+    rows = {row.name: row.origin for row in launch.values}
+    assert (rows["precision"], rows["zero"]) == (
+        "file",
+        "file" if tool == "llm-foundry" else "tool default",
+    )

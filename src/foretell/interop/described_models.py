@@ -13,7 +13,7 @@ from typing import Any
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys
 from foretell.interop.recognition import program_of
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.whole_numbers import whole_number
 
 STORED = re.compile(r"(?:-unsloth)?-bnb-4bit$|-(?:GPTQ|AWQ)(?:-Int[48])?$", re.IGNORECASE)
@@ -88,7 +88,7 @@ def _dashed(name: str) -> str:
 
 SHAPE = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "vocab_size", "max_position_embeddings", "rope_theta", "rms_norm_eps",
+    "vocab_size", "max_position_embeddings", "rope_theta", "rms_norm_eps", "expansion_ratio",
 )  # fmt: skip
 """Fields of a described model, by the names of a Hugging Face config."""
 
@@ -106,12 +106,15 @@ def _config(keys: Keys) -> dict[str, object] | None:
     if keys.flag("shape.is_moe") or (keys.whole("shape.num_experts", low=0) or 1) > 1:
         keys.doubt("the experts of the described model are not read: taken as dense")
     kind = (keys.text("shape.model_type") or "llama").lower()
-    if kind == "gpt2":
-        return {
-            "model_type": "gpt2", "n_embd": found["hidden_size"], "n_layer": found["num_hidden_layers"],
-            "n_head": found["num_attention_heads"], "vocab_size": found.get("vocab_size", 50257),
-            "n_positions": keys.whole("seq_len") or 1024,
-        }  # fmt: skip
+    if (names := table_of("_training").options["described"].get(kind)) is not None:
+        hidden, ratio = int(str(found["hidden_size"])), keys.whole("shape.ratio") or 0
+        if wide := keys.whole("shape.gate_up") or hidden * ratio:  # both maps of a gated layer
+            found["intermediate_size"] = wide // 2
+        found |= {} if tied is None else {"tie_word_embeddings": tied}
+        found["max_position_embeddings"] = keys.whole("seq_len") or 1024
+        told = {theirs: found[ours] for theirs, ours in names.items() if ours in found}
+        more = table_of("_training").options["fixed"].get(kind, {})
+        return {"model_type": kind, "vocab_size": 50257, **told, **more}
     if kind not in ("llama", "gpt_neox"):
         keys.ask(f"the model is described as {kind[:40]}, which is not known here: MODEL")
         return None

@@ -60,6 +60,7 @@ class Keys:
 
     __slots__ = (
         "_pairs",
+        "alone",
         "asks",
         "defaults",
         "doubts",
@@ -86,6 +87,8 @@ class Keys:
     """What is wrong so far."""
     given: ArgumentTable
     """The arguments as they were given."""
+    alone: frozenset[str]
+    """Keys of the tool that are words of a plan by themselves."""
     defaults: frozenset[str]
     """Names that the text does not have: a configuration of the tool's own that it names sets them."""
     words: list[str]
@@ -95,7 +98,7 @@ class Keys:
         """The arguments by the names of `given`."""
         self.tool, self.notes, self.doubts, self.problems = tool, [], [], []
         self.given, self.defaults, self.asks, self.unset = given, frozenset(), [], set[str]()
-        self.variables = given.variables
+        self.alone, self.variables = frozenset[str](), given.variables
         self.words = list(given.words)
         self._pairs: dict[str, Any] = {}
         for name, value in given.pairs:
@@ -227,7 +230,9 @@ class Keys:
         """Those of some names that are given, or set as a variable of the script."""
         known = {name.lower() for name in self.variables}
         own = (name for name in names if name not in self.defaults)
-        return [name for name in own if name in self._pairs or name.lower() in known]
+        return [
+            one for one in own if one in self._pairs or one in self.alone or one.lower() in known
+        ]
 
     def raise_problems(self) -> None:
         """Raise BadInput with everything that is wrong."""

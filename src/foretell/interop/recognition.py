@@ -164,9 +164,9 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
             0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
         )
     kinds = {_INDEX.sub("", key) for key in keys}  # a list of many rows is one of a few keys
-    share = (
-        sum(1 for key in kinds if _known(key, table)) / len(kinds) if kinds and table.known else 0.0
-    )
+    known = sum(1 for key in kinds if _known(key, table))
+    own = sum(1 for key in kinds if key.startswith(table.free) and not _known(key, table))
+    share = known / (len(kinds) - own) if table.known and own < len(kinds) else 0.0
     if (
         not named
         and len(table.known) > COMPLETE

@@ -98,6 +98,7 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     )
     keys = Keys(own, tool=table.tool)
     keys.defaults = frozenset({*missing, *silent_names})
+    keys.alone = frozenset(key for key in table.plan if pairs.get(key) is not None)
     plan, sources, warned = _plan(pairs, table, silent, keys)
     left = _left(pairs, table)
     return Translated(

@@ -13,9 +13,8 @@ import pytest
 
 from foretell.api.measured_files import read_measured, text_measurements
 from foretell.errors import BadInput
-from foretell.interop.log_formats import DEVICES, MEMORY, SERVICE, STEPS, literal
-from foretell.interop.step_series import steady_steps
-from foretell.interop.timers import timed_parts
+from foretell.interop.log_lines import DEVICES, MEMORY, SERVICE, STEPS, literal
+from foretell.interop.step_series import steady_steps, timed_parts
 from foretell.specs.measurement import Measurement
 
 GIB = 2.0**30

@@ -14,8 +14,8 @@ from foretell.api.exports import export_plan
 from foretell.api.service_answers import ServeAnswer
 from foretell.api.sizing_answer import Sizing
 from foretell.errors import bad_input
-from foretell.interop.benchmark_script import collect_script
 from foretell.interop.launch import ToolArguments
+from foretell.interop.launchers import collect_script
 from foretell.interop.user_files import user_file, write_whole
 from foretell.search.frameworks import launchable_with, launcher_of
 from foretell.specs.ffn import Dense, Experts

@@ -13,8 +13,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect
-from foretell.interop.characterize_results import characterize_measurements
-from foretell.interop.device_tables import is_device_head
+from foretell.interop.log_lines import is_device_head
 from foretell.interop.log_reader import log_measurements, refusal
 from foretell.interop.measurements import (
     csv_measurements,
@@ -24,8 +23,11 @@ from foretell.interop.measurements import (
     row_measurement,
 )
 from foretell.interop.post_training_logs import step_measurement
-from foretell.interop.profiler_steps import trace_measurement
-from foretell.interop.serving_benchmarks import benchmark_measurement
+from foretell.interop.run_results import (
+    benchmark_measurement,
+    characterize_measurements,
+    trace_measurement,
+)
 from foretell.interop.user_files import is_there, user_file
 from foretell.specs.measurement import Measurement
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from foretell.api.conditioning import OPEN, PHASE_NOISE, factor_json
-from foretell.interop.timers import PARTS, WHOLE
+from foretell.interop.step_series import PARTS, WHOLE
 from foretell.records import as_json, dataclass
 from foretell.uncertainty.posterior import Posterior
 from foretell.uncertainty.words import REST, SHARED, RunCauses, causes_of

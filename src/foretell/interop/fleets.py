@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from foretell.interop.launch import Tool
-from foretell.interop.launchers import batch_script, container, indented, task
+from foretell.interop.launchers import SERVICES, filled, started, text_of
 from foretell.records import dataclass
 
 FIRST_PORT, ROUTER_PORT, SIDE_PORT, JOIN_PORT = 8100, 8000, 5600, 29500
@@ -227,57 +227,20 @@ def _router(tool: Tool, every: Sequence[InstancePlace], port: int) -> str:
 
 def _trtllm_router(front: Sequence[InstancePlace], back: Sequence[InstancePlace], port: int) -> str:
     """TensorRT-LLM's own router and the file that names both halves."""
-
-    def servers(name: str, some: Sequence[InstancePlace]) -> list[str]:
-        urls = [f'    - "${{HOSTS[{one.node}]}}:{one.port}"' for one in some]
-        return [f"{name}:", f"  num_instances: {len(some)}", "  urls:", *urls]
-
-    lines = [
-        "cat > disagg.yml <<EOF",
-        "hostname: 0.0.0.0",
-        f"port: {port}",
-        "backend: pytorch",
-        *servers("context_servers", front),
-        *servers("generation_servers", back),
-        "EOF",
-        "trtllm-serve disaggregated -c disagg.yml &",
-    ]
-    return "\n".join(lines)
+    urls = (
+        "\n".join(f'- "${{HOSTS[{one.node}]}}:{one.port}"' for one in some)
+        for some in (front, back)
+    )
+    counts = {"front_count": len(front), "back_count": len(back)}
+    return text_of("trtllm_router", port=port, front=next(urls), back=next(urls), **counts)
 
 
 def service_file(script: str, how: str, *, name: str, nodes: int, node_gpus: int, chip: str) -> str:
     """The script as a batch script, a SkyPilot task or a Kubernetes object."""
+    if how not in SERVICES:
+        return script
     body = script if script.startswith("#!") else f"#!/bin/bash\n{script}"
-    rest = body.split("\n", 1)[1] if "\n" in body else ""
-    if how == "slurm":
-        lines = [
-            'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr "\\n" " ")',
-            "export HOSTS",
-            "srun bash <<'SERVICE'",
-            rest,
-            "SERVICE",
-        ]
-        return batch_script(name, nodes, node_gpus, lines)
-    if how == "skypilot":
-        hosts = 'HOSTS=$(echo "$SKYPILOT_NODE_IPS" | tr "\\n" " ")'
-        return task(name, nodes, node_gpus, chip, f"{hosts}\n{rest}")
-    if how == "kubernetes":
-        pod = container("server", node_gpus, f"NODE_RANK=${{HOSTNAME##*-}}\n{rest}")
-        return f"""apiVersion: apps/v1
-kind: StatefulSet
-metadata:
-  name: {name}
-spec:
-  serviceName: {name}
-  replicas: {nodes}
-  selector:
-    matchLabels:
-      app: {name}
-  template:
-    metadata:
-      labels:
-        app: {name}
-    spec:
-      containers:
-{indented(pod, 8)}"""
-    return script
+    inner = filled(SERVICES[how], script=body.partition("\n")[2])
+    text = "service" if how == "kubernetes" else how
+    return started(how, inner, name=name, nodes=nodes, each=node_gpus, chip=chip, container="server",
+                   text=text)  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.forms.arithmetic import worked_out
+from foretell.interop.forms.values import worked_out
 from foretell.interop.launch import Known, ReadValue
 from foretell.interop.tool_tables import ALL_CHIPS, NODE_CHIPS, NODE_TASKS, NODES, table_of
 

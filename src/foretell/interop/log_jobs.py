@@ -8,7 +8,7 @@ from typing import Any
 
 from foretell.errors import BadInput
 from foretell.interop.launch import Known, Launch
-from foretell.interop.log_formats import COMMAND, ENGINES, STATED, present
+from foretell.interop.log_lines import COMMAND, ENGINES, STATED, present
 from foretell.interop.tools import read_arguments
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass

@@ -13,12 +13,22 @@ from statistics import median
 from typing import Any
 
 from foretell.errors import BadInput, bad_input
-from foretell.interop.log_formats import BEGINS, BUSY, DEVICES, PAGE, SERVICE, StepFormat
 from foretell.interop.log_jobs import LogJob, job_of_log
-from foretell.interop.log_lines import LONGEST, PrintedStep, RunLines, measured_lines, run_lines
+from foretell.interop.log_lines import (
+    BEGINS,
+    BUSY,
+    DEVICES,
+    LONGEST,
+    PAGE,
+    SERVICE,
+    PrintedStep,
+    RunLines,
+    StepFormat,
+    measured_lines,
+    run_lines,
+)
 from foretell.interop.progress_bars import Progress, progress_of
-from foretell.interop.step_series import steady_steps
-from foretell.interop.timers import timed_parts
+from foretell.interop.step_series import steady_steps, timed_parts
 from foretell.specs.measurement import DECODED, HELD, MEASURED_MEMORY, SERVED, Measurement
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1bc|\^\[c?|\[[0-9;]{1,20}m")

@@ -21,8 +21,8 @@ from foretell.interop.arguments import (
     written_pairs,
 )
 from foretell.interop.forms import LaunchContents, LaunchedProcess, Word, gpu_count, read_form
-from foretell.interop.forms.launcher_rows import LAUNCHERS
 from foretell.interop.forms.records import LauncherLayer
+from foretell.interop.forms.unwrap import LAUNCHERS
 from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import read_config_module, read_olmo, read_trainer_script

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foretell.interop.forms import conditions
-from foretell.interop.forms.arithmetic import worked_out
-from foretell.interop.forms.conditions import NO, OPEN, YES, Verdict
-from foretell.interop.forms.scope import CLUSTER, RANKS, Scope
+from foretell.interop.forms import scope
+from foretell.interop.forms.scope import CLUSTER, NO, OPEN, RANKS, YES, Scope, Verdict
 from foretell.interop.forms.syntax import assigned_names, branches
-from foretell.interop.forms.values import ArrayValue, names_of, text_of, unknown
+from foretell.interop.forms.values import ArrayValue, names_of, text_of, unknown, worked_out
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -86,11 +84,11 @@ def status(shell: "Shell", node: "Node") -> Verdict:
         return counted(shell, shell.source.text[node.start_byte + 2 : node.end_byte - 2])
     if kind == "list":
         left, sign, right = node.children[0], node.children[1], node.children[-1]
-        return conditions.join_verdicts(
+        return scope.join_verdicts(
             status(shell, left), status(shell, right), both=sign.type == "&&"
         )
     if kind == "negated_command":
-        return conditions.negated(status(shell, node.children[-1]))
+        return scope.negated(status(shell, node.children[-1]))
     if is_test(shell, node):
         words = shell.plain_words(node)
         if words[0].text in ("true", ":"):
@@ -99,11 +97,9 @@ def status(shell: "Shell", node: "Node") -> Verdict:
             return NO
         rest = words[1:]
         if len(rest) == 3:
-            return conditions.binary(
-                [*rest[0].pieces], rest[1].text, [*rest[2].pieces], shell.scope
-            )
+            return scope.binary([*rest[0].pieces], rest[1].text, [*rest[2].pieces], shell.scope)
         if len(rest) == 2:
-            return conditions.unary(
+            return scope.unary(
                 rest[0].text, [*rest[1].pieces], shell.scope, partial(_written, shell)
             )
         return OPEN
@@ -120,7 +116,7 @@ def _written(shell: "Shell", name: str) -> bool:
 def counted(shell: "Shell", text: str) -> Verdict:
     """What `(( ))` comes to."""
     pieces = shell._inline(text)
-    plain, names = conditions.settled_text(pieces, shell.scope)
+    plain, names = scope.settled_text(pieces, shell.scope)
     if plain is None:
         return Verdict(holds=None, unset=names)
     if any(sign in plain for sign in ("++", "--", "+=", "-=")):
@@ -143,22 +139,20 @@ def _tested(shell: "Shell", node: "Node") -> Verdict:
         operator = sign.text.decode()
         if operator in ("&&", "||", "-a", "-o"):
             both = operator in ("&&", "-a")
-            return conditions.join_verdicts(_tested(shell, left), _tested(shell, right), both=both)
-        return conditions.binary(shell.pieces(left), operator, shell.pieces(right), shell.scope)
+            return scope.join_verdicts(_tested(shell, left), _tested(shell, right), both=both)
+        return scope.binary(shell.pieces(left), operator, shell.pieces(right), shell.scope)
     if kind == "unary_expression":
         sign = node.child_by_field_name("operator")
         operand = node.children[-1]
         operator = sign.text.decode() if sign is not None and sign.text else "!"
         if operator == "!":
-            return conditions.negated(_tested(shell, operand))
-        return conditions.unary(
-            operator, shell.pieces(operand), shell.scope, partial(_written, shell)
-        )
+            return scope.negated(_tested(shell, operand))
+        return scope.unary(operator, shell.pieces(operand), shell.scope, partial(_written, shell))
     if kind in ("parenthesized_expression", "negated_command", "negated_expression"):
         inner = [one for one in node.children if one.is_named]
         found = _tested(shell, inner[0]) if inner else OPEN
-        return found if kind == "parenthesized_expression" else conditions.negated(found)
-    return conditions.unary("-n", shell.pieces(node), shell.scope, partial(_written, shell))
+        return found if kind == "parenthesized_expression" else scope.negated(found)
+    return scope.unary("-n", shell.pieces(node), shell.scope, partial(_written, shell))
 
 
 def run_if(shell: "Shell", node: "Node") -> str:
@@ -278,7 +272,7 @@ def run_case(shell: "Shell", node: "Node") -> str:
     """`case`: the first pattern that matches; all items where the word is open."""
     value = node.child_by_field_name("value")
     pieces = shell.pieces(value) if value is not None else []
-    text, names = conditions.settled_text(pieces, shell.scope)
+    text, names = scope.settled_text(pieces, shell.scope)
     items = [one for one in node.children if one.type == "case_item"]
     bodies = [(one, [child for child in one.children if child.is_named
                      and child not in one.children_by_field_name("value")])
@@ -287,7 +281,7 @@ def run_case(shell: "Shell", node: "Node") -> str:
     if text is not None:
         for item, body in bodies:
             patterns = [text_of(shell.pieces(one)) for one in item.children_by_field_name("value")]
-            if any(conditions._alike(text, one) for one in patterns):
+            if any(scope._alike(text, one) for one in patterns):
                 signal = shell.run_each(body)
                 if signal in LEAVES and names and len(shell.house.processes) == count:
                     shell.scope = before
@@ -319,3 +313,85 @@ def run_case(shell: "Shell", node: "Node") -> str:
 def decider(verdict: Verdict) -> str:
     """The variable that a verdict depends on, where one is named."""
     return next((one for one in verdict.unset if not one.startswith("$(")), "")
+
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from foretell.interop.forms.shell import Shell
+
+MOST_TURNS = 64
+"""Turns of one loop."""
+
+
+def run_for(shell: "Shell", node: "Node") -> str:
+    """`for NAME in WORDS`; where the words are not known, once with the name unknown."""
+    name = node.child_by_field_name("variable")
+    body = node.child_by_field_name("body")
+    if name is None or body is None or not name.text:
+        return ""
+    tokens = shell.tokens(node.children_by_field_name("value"))
+    label = name.text.decode()
+    if not tokens or any(token.word.unknown for token in tokens):
+        line = shell.source.place(node.start_byte)[0]
+        shell.scope.set(label, unknown(label, line))
+        signal = shell.run_each(body.children)
+        return signal if signal in ("exit", "fail") else ""
+    for token in tokens[:MOST_TURNS]:
+        shell.scope.set(label, token.pieces)
+        signal = shell.run_each(body.children)
+        if signal == "break":
+            break
+        if signal in LEAVES:
+            return signal
+    return ""
+
+
+def run_counting(shell: "Shell", node: "Node") -> str:
+    """`for ((i = 0; i < n; i++))`."""
+    body = node.child_by_field_name("body")
+    parts = {
+        name: node.child_by_field_name(name) for name in ("initializer", "condition", "update")
+    }
+    text = {name: "" if one is None else shell.source.text[one.start_byte : one.end_byte]
+            for name, one in parts.items()}  # fmt: skip
+    line = shell.source.place(node.start_byte)[0]
+    if body is None:
+        return ""
+    shell.calculate(text["initializer"], line)
+    for _ in range(MOST_TURNS):
+        verdict = counted(shell, text["condition"])
+        if verdict.holds is False:
+            break
+        signal = shell.run_each(body.children)
+        if signal in LEAVES:
+            return signal
+        if signal == "break" or verdict.holds is None:
+            break
+        shell.calculate(text["update"], line)
+    return ""
+
+
+def run_while(shell: "Shell", node: "Node") -> str:
+    """`while` and `until`; a body behind an undecided test is followed once, what it sets is left open."""
+    body = node.child_by_field_name("body")
+    conditions_ = [one for one in node.children_by_field_name("condition") if one.is_named]
+    if body is None or not conditions_:
+        return ""
+    turns = 0
+    while turns < MOST_TURNS:
+        verdict = status(shell, conditions_[-1])
+        verdict = scope.negated(verdict) if node.children[0].type == "until" else verdict
+        if verdict.holds is False:
+            return ""
+        before = shell.scope.copied()
+        signal = shell.run_each(body.children)
+        if verdict.holds is None:
+            shell.scope.merge(before, before, shell.source.place(node.start_byte)[0], "")
+            return ""
+        turns += 1
+        if signal == "break" or (turns > 1 and before.values == shell.scope.values):
+            return ""
+        if signal in LEAVES:
+            return signal
+    return ""

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from foretell.errors import BadInput
-from foretell.interop.forms import compose, helm, kubernetes, notebook, ray_serve, tasks
+from foretell.interop.forms import containers, kubernetes, python_programs
+from foretell.interop.forms.declared import read_declared
 from foretell.interop.forms.python_programs import python_processes
 from foretell.interop.forms.records import Form, LaunchContents
 from foretell.interop.forms.script import no_file, read_script
@@ -87,15 +88,15 @@ def _of_form(text: str, name: str, open_file: Callable[[str], str | None]) -> La
             if not name.endswith((".yml", ".yaml")):
                 raise
             return _of_trees(yaml_trees(text), "yaml", open_file)
-        if notebook.is_notebook(tree.value):
-            return notebook.read_notebook(text)
+        if python_programs.is_notebook(tree.value):
+            return python_programs.read_notebook(text)
         return _of_trees([tree], "json", open_file)
     if "[Service]" in text and re.search(r"^ExecStart=", text, re.MULTILINE):
-        return compose.read_unit(text)
+        return containers.read_unit(text)
     if name.endswith(".py") or (not name.endswith(_ENDINGS) and _is_python(text)):
         return LaunchContents(form="python", python=text, processes=tuple(python_processes(text)))
-    if "dockerfile" in name.lower() or compose.is_dockerfile(text):
-        return compose.read_dockerfile(text)
+    if "dockerfile" in name.lower() or containers.is_dockerfile(text):
+        return containers.read_dockerfile(text)
     if _is_toml(text, name):
         return LaunchContents(form="toml", settings=settings(toml_tree(text)))
     if name.endswith((".yaml", ".yml")) or (not _is_shell(name, text) and like_yaml(text)):
@@ -141,20 +142,10 @@ def _of_trees(
 ) -> LaunchContents:
     """A configuration, or one of the forms that YAML and JSON carry."""
     for tree in trees:
-        if tasks.is_skypilot(tree.value):
-            return tasks.read_skypilot(tree, open_file)
-        if tasks.is_dstack(tree.value):
-            return tasks.read_dstack(tree, open_file)
-        if tasks.is_beaker(tree.value):
-            return tasks.read_beaker(tree)
-        if tasks.is_platform(tree.value):
-            return tasks.read_platform(tree, open_file)
-        if ray_serve.is_serve(tree.value):
-            return ray_serve.read_serve(tree)
-        if compose.is_compose(tree.value):
-            return compose.read_compose(tree)
-        if helm.is_values(tree.value):
-            return helm.read_values(tree)
+        if (declared := read_declared(tree, open_file)) is not None:
+            return declared
+        if containers.is_compose(tree.value):
+            return containers.read_compose(tree)
     if any(kubernetes.is_manifest(tree.value) for tree in trees):
         return kubernetes.read_manifests(trees)
     found = [one for tree in trees if isinstance(tree.value, dict) for one in settings(tree)]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from fnmatch import translate
 
-from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.forms.scope import Scope
 from foretell.interop.forms.values import (
     BREAK,
@@ -22,6 +21,7 @@ from foretell.interop.forms.values import (
     placed_at,
     text_of,
     unknown,
+    worked_out,
 )
 
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]")

@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from foretell.interop.forms.launcher_rows import LAUNCHERS
 from foretell.interop.forms.records import (
     FactName,
     LaunchedProcess,
@@ -15,6 +14,7 @@ from foretell.interop.forms.records import (
     plain_word,
     stated,
 )
+from foretell.interop.forms.unwrap import LAUNCHERS
 from foretell.interop.forms.values import ArrayValue, Value, literal
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass

@@ -12,8 +12,7 @@ from typing import Any
 
 from foretell.errors import BadInput
 from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
-from foretell.interop.forms.helm import inference_service
-from foretell.interop.forms.ray_serve import applications, is_serve
+from foretell.interop.forms.declared import applications, declared_servers, inference_service
 from foretell.interop.forms.records import (
     ConfigSetting,
     LaunchContents,
@@ -99,6 +98,9 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
         if tree.value.get("kind") == "LLMInferenceService":
             found += inference_service(tree)
             continue
+        if servers := [*declared_servers(tree, str(tree.value.get("kind")))]:
+            found += servers
+            continue
         special = [*_special(tree, files)]
         found += special
         if not (special and tree.value.get("kind") in ("RayService", "RayJob")):  # workers of it
@@ -120,9 +122,7 @@ def _served(text: str) -> list[LaunchedProcess]:
     if "engine_kwargs" not in text and "llm_configs" not in text:
         return []
     try:
-        return [
-            one for tree in yaml_trees(text) if is_serve(tree.value) for one in applications(tree)
-        ]
+        return [one for tree in yaml_trees(text) for one in applications(tree)]
     except BadInput:
         return []
 

@@ -8,8 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from foretell.interop.forms.arithmetic import worked_out
-from foretell.interop.forms.values import TextPiece, Token, Value, literal, names_of
+from foretell.interop.forms.values import TextPiece, Token, Value, literal, names_of, worked_out
 
 UNKNOWN = re.compile(r"\W+")
 _PRINTED = re.compile(r"(?:import \w+;\s*)?print\((.*)\)\s*", re.DOTALL)

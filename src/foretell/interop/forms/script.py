@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from foretell.interop.forms.facts import batch_facts, batch_layer, process_facts, slurm_variables
-from foretell.interop.forms.house import House
 from foretell.interop.forms.records import LaunchContents, LaunchedProcess, StatedFact, Word
-from foretell.interop.forms.scope import Scope
+from foretell.interop.forms.scope import House, Scope
 from foretell.interop.forms.shell import Shell
 from foretell.interop.forms.starts import note
 from foretell.interop.forms.unwrap import Unwrapped

@@ -8,12 +8,10 @@ the rest stays unknown by name. Commands go to `starts.py`, which takes their la
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from foretell.interop.forms import branching, loops, outputs, starts
-from foretell.interop.forms.arithmetic import worked_out
+from foretell.interop.forms import branching, outputs, starts
 from foretell.interop.forms.expansion import Expander, array_of
-from foretell.interop.forms.house import House
 from foretell.interop.forms.records import LauncherLayer, Word
-from foretell.interop.forms.scope import Scope
+from foretell.interop.forms.scope import House, Scope
 from foretell.interop.forms.syntax import parsed
 from foretell.interop.forms.values import (
     BREAK,
@@ -28,6 +26,7 @@ from foretell.interop.forms.values import (
     text_of,
     tokens_of,
     unknown,
+    worked_out,
 )
 
 if TYPE_CHECKING:
@@ -393,8 +392,8 @@ _STATEMENTS: Mapping[str, Callable[[Shell, "Node"], str]] = {
     "declaration_command": Shell._declare, "unset_command": Shell._unset,
     "compound_statement": Shell._compound, "subshell": Shell._subshell, "pipeline": Shell._pipeline,
     "list": branching.run_list, "if_statement": branching.run_if, "case_statement": branching.run_case,
-    "for_statement": loops.run_for, "c_style_for_statement": loops.run_counting,
-    "while_statement": loops.run_while, "function_definition": Shell._define,
+    "for_statement": branching.run_for, "c_style_for_statement": branching.run_counting,
+    "while_statement": branching.run_while, "function_definition": Shell._define,
     "redirected_statement": Shell._redirected,
     "command": Shell._command, "test_command": Shell._test, "ERROR": Shell._error, "program": Shell._error,
     "negated_command": Shell._negated, "do_group": Shell._error,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from foretell.interop.forms.expansion import array_of
 from foretell.interop.forms.facts import batch_facts, batch_layer, slurm_variables
-from foretell.interop.forms.launcher_rows import EXTRAS, LAUNCHERS, UTILITIES
 from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
-from foretell.interop.forms.unwrap import Unwrapped, unwrapped
+from foretell.interop.forms.unwrap import EXTRAS, LAUNCHERS, UTILITIES, Unwrapped, unwrapped
 from foretell.interop.forms.values import Source, TextPiece, Token, Value, literal, text_of, unknown
 
 if TYPE_CHECKING:

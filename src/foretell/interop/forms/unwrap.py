@@ -6,11 +6,74 @@ A launcher is a row of a table: which of its options take no value, or which do.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
 
-from foretell.interop.forms.launcher_rows import EXTRAS, LAUNCHERS, OUTER, PYTHON_SWITCHES, Launcher
 from foretell.interop.forms.records import LauncherLayer, Word
+from foretell.interop.package_tables import packaged_table
 from foretell.records import dataclass
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """How the own options of a launcher are distinguished from the command behind them."""
+
+    switches: frozenset[str] = frozenset()
+    """Options without a value, where every other one has a value."""
+    values: frozenset[str] | None = None
+    """Options with a value, where every other one has none."""
+    verbs: tuple[str, ...] = ()
+    """Words that follow its name when it launches something: `accelerate launch`."""
+    skips: int = 0
+    """Words behind the options that are its own: a host, a duration, an image."""
+    image: bool = False
+    """Whether the word that is skipped is an image."""
+    joins: bool = False
+    """Whether the words behind it are joined and read as a script: ssh."""
+    script: bool = False
+    """Whether the word behind its options is a file with a script: bash, sbatch."""
+    python: bool = False
+    """Whether the program is of Python: a file, or a module behind -m."""
+    dashes: bool = False
+    """Whether the command is what is behind `--`."""
+    command: str = ""
+    """The option that holds a whole command as one word: `--command`."""
+    options: frozenset[str] = frozenset()
+    """All of its long options without their dashes, where these are listed."""
+    states: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes, GPUs or processes, and the options that state them."""
+
+
+_TABLE = packaged_table(Path(__file__).with_name("launchers.toml"))
+PYTHON_SWITCHES = _set(_TABLE["python_switches"])
+"""Options of an interpreter without a value."""
+OUTER = _set(_TABLE["outer"])
+"""Programs that run an image and whose `-e` sets a variable."""
+UTILITIES = _set(_TABLE["utilities"])
+"""Commands that prepare, look or tidy up, and launch nothing."""
+
+
+def _launcher(row: Mapping[str, Any]) -> Launcher:
+    """A row of the table; one that is like another is that."""
+    told = dict(_TABLE["launchers"][row["like"]] if "like" in row else row)
+    told |= {name: _set(told[name]) for name in ("switches", "values", "options") if name in told}
+    states = {name: tuple(options.split()) for name, options in told.get("states", {}).items()}
+    return Launcher(**told | {"verbs": tuple(told.get("verbs", ())), "states": states})
+
+
+LAUNCHERS = {name: _launcher(row) for name, row in _TABLE["launchers"].items()}
+"""Launchers by name."""
+EXTRAS = re.compile(
+    r"@|\*|\w*(?:ARGS|OPTS|OPTIONS|FLAGS|PARAMS|ARGUMENTS|OVERRIDES)\d*|(?:\w+_)?EXTRAS?",
+    re.IGNORECASE,
+)
+"""Names of variables that hold further words of a command rather than one value."""
+
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WITH_C = re.compile(r"-[a-z]*c")
@@ -48,6 +111,11 @@ def unwrapped(words: Sequence[Word]) -> Unwrapped:
     layers: list[LauncherLayer] = []
     env: dict[str, Word] = {}
     image, rest = "", list(words)
+
+    def behind(words: Sequence[Word] = (), **more: Any) -> Unwrapped:
+        held = {"image": image, **more}
+        return Unwrapped(layers=tuple(layers), env=env, words=tuple(words), **held)
+
     for _ in range(_MOST_LAYERS):
         while rest and (match := _ASSIGNED.fullmatch(rest[0].text)) and layers:
             env[match[1]] = _replaced(rest[0], match[2])
@@ -58,76 +126,71 @@ def unwrapped(words: Sequence[Word]) -> Unwrapped:
         if _is_python(rest):
             layer, rest, module = _python(rest)
             layers.append(layer)
-            texts = [word.text for word in rest]
-            if "--" in texts[1:-1] and _starts(texts[texts.index("--", 1) + 1]):
-                cut = texts.index("--", 1)
+            if cut := _command_behind(rest):
                 layers.append(
-                    LauncherLayer(name=texts[0].rpartition("/")[2], argv=tuple(rest[1:cut]))
+                    LauncherLayer(name=rest[0].text.rpartition("/")[2], argv=tuple(rest[1:cut]))
                 )
                 rest = rest[cut + 1 :]
                 continue
-            if not module:
-                return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image)
             whole = rest[0].text if rest else ""
-            if whole not in LAUNCHERS and whole not in _MODULES:
-                return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image,
-                                 module=True)  # fmt: skip
+            if not module or (whole not in LAUNCHERS and whole not in _MODULES):
+                return behind(rest, module=module)
             name = _MODULES.get(whole, whole)
         unset = _UNSET.fullmatch(rest[0].text)
         if unset and len(rest) > 1 and _starts_program(rest[1].text):
             layers.append(LauncherLayer(name=unset[1], argv=(rest[0],)))
             rest = rest[1:]
             continue
-        texts = [word.text for word in rest]
-        if "--" in texts[1:-1] and name not in LAUNCHERS:
-            cut = texts.index("--", 1)
-            if _starts(texts[cut + 1]):
-                layers.append(LauncherLayer(name=name, argv=tuple(rest[1:cut])))
-                rest = rest[cut + 1 :]
-                continue
+        if name not in LAUNCHERS and (cut := _command_behind(rest)):
+            layers.append(LauncherLayer(name=name, argv=tuple(rest[1:cut])))
+            rest = rest[cut + 1 :]
+            continue
         if name.endswith((".sh", ".bash")) and (inner := _wrapped(rest)) is not None:
-            return replace(inner, layers=(*layers, *inner.layers), env={**env, **inner.env},
-                           image=inner.image or image)  # fmt: skip
+            return _inside(behind(), inner)
         launcher = LAUNCHERS.get(name)
-        behind = None if launcher is None else _behind_verb(launcher, rest)
-        if launcher is None or behind is None:
+        verbs = None if launcher is None else _behind_verb(launcher, rest)
+        if launcher is None or verbs is None:
             break
-        own, rest = _own_options(launcher, rest[behind:])
-        if launcher.dashes and rest:
-            texts = [word.text for word in (*own, *rest)]
-            if "--" in texts:
-                cut = texts.index("--")
-                own, rest = [*own, *rest][:cut], [*own, *rest][cut + 1 :]
+        own, rest = _own_options(launcher, rest[verbs:])
+        texts = [word.text for word in (*own, *rest)]
+        if launcher.dashes and rest and "--" in texts:
+            cut = texts.index("--")
+            own, rest = [*own, *rest][:cut], [*own, *rest][cut + 1 :]
         layers.append(LauncherLayer(name=_called(name, launcher, words), argv=tuple(own)))
         env |= _variables(name, own)
         if launcher.command:
-            text = layers[-1].value(launcher.command)
-            return Unwrapped(layers=tuple(layers), env=env, words=(), text=text)
+            return behind(text=layers[-1].value(launcher.command), image="")
         if launcher.skips:
-            if launcher.image and rest:
-                image = rest[0].text
-            rest = (
-                [*_entry(own), *rest[launcher.skips :]]
-                if launcher.image
-                else rest[launcher.skips :]
-            )
+            image = rest[0].text if launcher.image and rest else image
+            rest = [*(_entry(own) if launcher.image else ()), *rest[launcher.skips :]]
         if launcher.image and not rest:
-            return Unwrapped(layers=tuple(layers), env=env, words=(), image=image)
+            return behind()
         if launcher.joins and rest:
-            joined = " ".join(word.text for word in rest)
-            text = rest[0] if len(rest) == 1 else _replaced(rest[0], joined)
-            return Unwrapped(layers=tuple(layers), env=env, words=(), text=text, image=image)
+            joined = _replaced(rest[0], " ".join(word.text for word in rest))
+            return behind(text=rest[0] if len(rest) == 1 else joined)
         if launcher.script:
-            return _of_shell(layers, env, image, own, rest)
+            return _of_shell(behind(), own, rest)
         if name == "srun" and (held := layers[-1].value("--container-image")):
             image = held.text
         if launcher.python:
             module = any(one.text in ("-m", "--module") for one in own)
             plain = any(one.text.replace("_", "-") == "--no-python" for one in own)
             if rest and (module or (not plain and name != "uv")):
-                return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image,
-                                 module=module)  # fmt: skip
-    return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image)
+                return behind(rest, module=module)
+    return behind(rest)
+
+
+def _command_behind(rest: Sequence[Word]) -> int:
+    """Where `--` is before a command that is known; 0 where there is none."""
+    texts = [word.text for word in rest]
+    cut = texts.index("--", 1) if "--" in texts[1:-1] else 0
+    return cut if cut and _starts(texts[cut + 1]) else 0
+
+
+def _inside(outer: Unwrapped, inner: Unwrapped) -> Unwrapped:
+    """A command behind further launchers."""
+    return replace(inner, layers=(*outer.layers, *inner.layers), env={**outer.env, **inner.env},
+                   image=inner.image or outer.image)  # fmt: skip
 
 
 def _starts(text: str) -> bool:
@@ -241,11 +304,8 @@ def _python(rest: Sequence[Word]) -> tuple[LauncherLayer, list[Word], bool]:
     while at < len(rest) and rest[at].text.startswith("-"):
         text = rest[at].text
         if text == "-m":
-            return (
-                LauncherLayer(name="python -m", argv=tuple(rest[1:at])),
-                list(rest[at + 1 :]),
-                True,
-            )
+            layer = LauncherLayer(name="python -m", argv=tuple(rest[1:at]))
+            return layer, list(rest[at + 1 :]), True
         if text in ("-c", "-"):
             return LauncherLayer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
         at += 2 if text in ("-X", "-W") else 1
@@ -254,31 +314,21 @@ def _python(rest: Sequence[Word]) -> tuple[LauncherLayer, list[Word], bool]:
     return LauncherLayer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
 
 
-def _of_shell(
-    layers: list[LauncherLayer],
-    env: dict[str, Word],
-    image: str,
-    own: Sequence[Word],
-    rest: Sequence[Word],
-) -> Unwrapped:
+def _of_shell(outer: Unwrapped, own: Sequence[Word], rest: Sequence[Word]) -> Unwrapped:
     """`bash -c TEXT`, `bash FILE`, `sbatch --wrap TEXT`, or a shell that reads its input."""
-    wrapped = layers[-1].value("--wrap") if layers[-1].name == "sbatch" else None
+    *before, last = outer.layers
+    wrapped = last.value("--wrap") if last.name == "sbatch" else None
     if wrapped is not None:
-        return Unwrapped(layers=tuple(layers), env=env, words=(), text=wrapped, image=image)
-    if own and _WITH_C.fullmatch(own[-1].text) and layers[-1].name != "sbatch":
-        layers[-1] = LauncherLayer(name=f"{layers[-1].name} -c", argv=layers[-1].argv)
+        return replace(outer, text=wrapped)
+    if own and _WITH_C.fullmatch(own[-1].text) and last.name != "sbatch":
+        layers = (*before, LauncherLayer(name=f"{last.name} -c", argv=last.argv))
         rest = rest[1:] if rest and rest[0].text == "--" else rest
-        text = rest[0] if rest else None
-        return Unwrapped(
-            layers=tuple(layers), env=env, words=tuple(rest[1:]), text=text, image=image
-        )
+        return replace(outer, layers=layers, words=tuple(rest[1:]), text=rest[0] if rest else None)
     if not rest or rest[0].text == "-":
-        return Unwrapped(layers=tuple(layers), env=env, words=(), image=image, stdin=True)
+        return replace(outer, stdin=True)
     if (inner := _wrapped(rest)) is not None:
-        layers.append(inner.layers[0])
-        return replace(inner, layers=(*layers, *inner.layers[1:]), env={**env, **inner.env},
-                       image=inner.image or image)  # fmt: skip
-    return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image, script=True)
+        return _inside(outer, inner)
+    return replace(outer, words=tuple(rest), script=True)
 
 
 def _wrapped(rest: Sequence[Word]) -> Unwrapped | None:

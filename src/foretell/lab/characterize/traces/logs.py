@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import Infeasible, bad_input
-from foretell.interop.timers import line_timers, timed_parts
+from foretell.interop.step_series import line_timers, timed_parts
 from foretell.interop.user_files import check_regular
 from foretell.records import JsonRecord, as_json, dataclass
 

@@ -52,7 +52,8 @@ def test_every_file_has_its_truth_and_every_tool_a_file() -> None:
 
 WITHOUT = set(
     "colossalai deepspeed-chat easyr1 gpt-neox kaito levanter llamafactory-v1 llm-foundry mcore-adapter "
-    "megatron-bridge megatron-swift ms-swift olmo olmo-core oumi paddlenlp primus rlinf roll veomni xtuner".split()
+    "megatron-bridge megatron-swift ms-swift olmo olmo-core oumi paddlenlp primus rlinf roll veomni "
+    "xtuner".split()
 )
 """Tools whose files are in test_more_tools.py."""
 

@@ -213,7 +213,8 @@ def test_values_of_a_chart_refer_to_each_other(tmp_path: Path) -> None:
 
 MPT = """
 max_seq_len: 2048
-model: {name: mpt_causal_lm, d_model: 4096, n_heads: 32, n_layers: 32, expansion_ratio: 4, vocab_size: 50368}
+model: {name: mpt_causal_lm, d_model: 4096, n_heads: 32, n_layers: 32, expansion_ratio: 4,
+  vocab_size: 50368}
 global_train_batch_size: 1024
 device_train_microbatch_size: 8
 max_duration: 10ba
@@ -223,8 +224,9 @@ callbacks: {speed_monitor: {window_size: 1}, lr_monitor: {}}
 train_loader: {name: text, dataset: {local: a, remote: b, split: train, shuffle: true}, drop_last: true}
 """
 OLMO = """
-model: {d_model: 4096, n_heads: 32, n_layers: 32, mlp_hidden_size: 22016, norm_after: true, rope_theta: 500000,
-        weight_tying: false, embedding_size: 100352, max_sequence_length: 4096}
+model: {d_model: 4096, n_heads: 32, n_layers: 32, mlp_hidden_size: 22016, norm_after: true,
+  rope_theta: 500000,
+  weight_tying: false, embedding_size: 100352, max_sequence_length: 4096}
 global_train_batch_size: 1024
 device_train_microbatch_size: 2
 precision: amp_bf16
@@ -251,3 +253,51 @@ def test_models_that_a_configuration_describes(
         "file",
         "file" if tool == "llm-foundry" else "tool default",
     )
+
+
+KUBEAI = """
+apiVersion: kubeai.org/v1
+kind: Model
+metadata: {name: m}
+spec:
+  url: hf://org/model
+  engine: VLLM
+  args: [--tensor-parallel-size=8]
+  minReplicas: 2
+  resourceProfile: nvidia-gpu-h100:8
+"""
+RUNTIME = """
+apiVersion: production-stack.vllm.ai/v1alpha1
+kind: VLLMRuntime
+metadata: {name: m}
+spec:
+  model: {modelURL: org/model, maxModelLen: 4096}
+  vllmConfig: {tensorParallelSize: 2}
+  deploymentConfig: {replicas: 2, resources: {gpu: '2'}}
+"""
+CLAIM = """
+apiVersion: model.aibrix.ai/v1alpha1
+kind: ModelClaim
+metadata: {name: m}
+spec:
+  artifactURL: huggingface://org/model
+  engine: vllm
+  replicas: 1
+  engineConfig: {args: {--max-model-len: '2048'}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "chip", "words"),
+    [
+        (KUBEAI, 16, "h100", "tp8 pp1"),
+        (RUNTIME, 4, None, "tp2 pp1 max_context=4096"),
+        (CLAIM, 1, None, "tp1 pp1 max_context=2048"),
+    ],
+)
+def test_objects_of_operators_are_servers(
+    tmp_path: Path, text: str, gpus: int, chip: str | None, words: str
+) -> None:
+    launch = read(tmp_path, text)
+    assert (launch.tool, launch.named, launch.gpus) == ("vllm", "org/model", gpus)
+    assert (launch.accelerator, launch.plan, launch.doubts) == (chip, words, ())

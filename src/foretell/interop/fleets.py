@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from foretell.interop.launch import Tool
-from foretell.interop.launchers import SERVICES, filled, started, text_of
+from foretell.interop.launchers import SERVICES, fill_text, started, text_of
 from foretell.records import dataclass
 
 FIRST_PORT, ROUTER_PORT, SIDE_PORT, JOIN_PORT = 8100, 8000, 5600, 29500
@@ -240,7 +240,7 @@ def service_file(script: str, how: str, *, name: str, nodes: int, node_gpus: int
     if how not in SERVICES:
         return script
     body = script if script.startswith("#!") else f"#!/bin/bash\n{script}"
-    inner = filled(SERVICES[how], script=body.partition("\n")[2])
+    inner = fill_text(SERVICES[how], script=body.partition("\n")[2])
     text = "service" if how == "kubernetes" else how
     return started(how, inner, name=name, nodes=nodes, each=node_gpus, chip=chip, container="server",
                    text=text)  # fmt: skip

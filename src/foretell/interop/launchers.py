@@ -48,8 +48,8 @@ def wrapped(job: LaunchJob, how: str) -> str:
     if how not in LAUNCHERS:
         raise BadInput([unknown("launcher", how, LAUNCHERS)])
     row = LAUNCHERS[how]
-    several = filled(row["several"], port=PORT) if job.nodes > 1 else ""
-    command = filled(row["start"], nodes=job.nodes, each=job.each, several=several, port=PORT,
+    several = fill_text(row["several"], port=PORT) if job.nodes > 1 else ""
+    command = fill_text(row["start"], nodes=job.nodes, each=job.each, several=several, port=PORT,
                      program=job.program)  # fmt: skip
     files = [f"cat > {name} <<'EOF'\n{content}\nEOF" for name, content in job.files.items()]
     if how == "torchrun":  # run on each node, with its NODE_RANK
@@ -66,8 +66,8 @@ def started(
     text: str = "", options: str = "",
 ) -> str:  # fmt: skip
     """A script as a batch script, a task or an object of a cluster: a training's, or by another `text`."""
-    pod = filled(_TABLE["texts"]["container"], container=container, each=each, script=script)
-    return filled(
+    pod = fill_text(_TABLE["texts"]["container"], container=container, each=each, script=script)
+    return fill_text(
         _TABLE["texts"][text or how], name=name, nodes=nodes, each=each, script=script, pod=pod,
         chip=_TABLE["accelerators"].get(chip, chip), options=options,
     )  # fmt: skip
@@ -75,10 +75,10 @@ def started(
 
 def text_of(name: str, **values: Any) -> str:
     """One of the texts with values in their places."""
-    return filled(_TABLE["texts"][name], **values)
+    return fill_text(_TABLE["texts"][name], **values)
 
 
-def filled(text: str, **values: Any) -> str:
+def fill_text(text: str, **values: Any) -> str:
     """A text with values in their places; one that is alone on its line keeps the line's indentation."""
     text = text.removeprefix("\n")
     for name, value in values.items():

@@ -1,4 +1,10 @@
-"""The lines of one run of a log, each read by the tables of log_formats.py."""
+"""Lines that programs print: what marks a line, what its numbers measure, and the lines of one run.
+
+A new program is one entry of `steps` in log_formats.toml (lines of training steps), or some figures of
+`service` (benchmarks and engines), `devices` (power and memory of chips) or `stated` (what a log says of its
+job). Tables of chips over time are `nvidia-smi --query-gpu ... --format=csv`, `nvidia-smi dmon` and `dcgmi
+dmon`. Sources: the log statements of each program's own repository, named in comments.
+"""
 
 import math
 import re

@@ -164,9 +164,9 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
             0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
         )
     kinds = {_INDEX.sub("", key) for key in keys}  # a list of many rows is one of a few keys
-    known = sum(1 for key in kinds if _known(key, table))
-    own = sum(1 for key in kinds if key.startswith(table.free) and not _known(key, table))
-    share = known / (len(kinds) - own) if table.known and own < len(kinds) else 0.0
+    known = {key for key in kinds if _known(key, table)}
+    theirs = {key for key in kinds - known if not key.startswith(table.free)}
+    share = len(known) / len(known | theirs) if table.known and known else 0.0
     if (
         not named
         and len(table.known) > COMPLETE

@@ -1,5 +1,9 @@
-"""Results of serving benchmarks: JSON of vLLM's `benchmark_serving` / `vllm bench serve` and SGLang's
-`bench_serving`, which print the same names."""
+"""Results that programs write as JSON, as measured runs.
+
+`vllm bench serve` (`benchmark_serving`) and SGLang's `bench_serving` print the same names; `foretell
+characterize run` writes `--json` and `points/`; of Kineto's traces the time of every `ProfilerStep#N` counts,
+and one that Foretell wrote is a prediction and is refused.
+"""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,11 @@
-"""Steps of a log in their order: which of them are steady, and what they show over time."""
+"""Steps of a log in their order: which of them are steady, what they show over time, and their timed parts.
+
+Timers of Megatron-LM and DeepSpeed are seconds of the parts of a step, by one name for all programs:
+
+    time (ms) | forward-compute: 320.1 | backward-compute: 871.3 | optimizer: 12.3
+    (min, max) time across ranks (ms):
+        forward-compute ...............: (318.2, 321.0)
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Branches of a shell script: which are taken, and what is left open where the file does not decide.
+"""Branches and loops of a shell script: what is taken, how often, and what is left open.
 
 A variable that nobody sets is empty in a test. A branch that ends the script because of that is not followed.
-Branches on a rank are those of different nodes: all of them start something.
+Branches on a rank are those of different nodes: all of them start something. Turns of loops are followed up
+to a bound.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Containers of manifests, charts and compose files as processes: command, arguments, variables, GPUs.
+"""Containers as processes: of manifests, charts, Compose files, Dockerfiles and units of systemd.
 
 A command that is a shell with a script is read as a script; `$(NAME)` of Kubernetes is replaced by the
 container's own variable. What multiplies a container on the way to it (replicas, nodes) is a fact.

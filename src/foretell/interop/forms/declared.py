@@ -174,8 +174,8 @@ def _facts(
         elif name == "accelerator":
             if isinstance(value, str) and value and "/" not in value:
                 yield stated("accelerator", value, line, source)
-        elif many := whole_number(value):
-            yield stated(name, many, line, source)
+        elif number := whole_number(value):
+            yield stated(name, number, line, source)
     if "nodes" in row and _told(node, path, row["facts"]["nodes"])[0] is None:
         yield stated("nodes", 1, 0, row["nodes"])
 

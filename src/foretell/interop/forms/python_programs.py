@@ -1,4 +1,5 @@
-"""Python that starts something: engines made by a call (`LLM(model=...)`), commands handed to a shell.
+"""Python that starts something: engines made by a call (`LLM(model=...)`), commands handed to a shell; cells
+of a notebook with their lines, and shell commands of `!` and `%%bash`.
 
 The text is parsed, never run. Names that the program sets once to a literal stand for it.
 """

@@ -1,4 +1,9 @@
-"""Variables of a shell script while it is read: values, arrays, positions, and what a cluster sets itself."""
+"""Variables of a shell script while it is read, what all scripts of a file share, and tests of variables.
+
+A variable that the file never sets is empty in `[ -z "$X" ]`, `[[ $Y == a* ]]` or `(( n > 1 ))`, as in a
+shell in which nobody set it; what a cluster or the output of a command decides is not decided here. A script
+that branches on its rank is followed as the first.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Launchers around a command, taken off one after the other: srun, torchrun, docker, `python -m`, `bash -c`.
 
-A launcher is a row of a table: which of its options take no value, or which do. What it is given is kept as a
-`LauncherLayer`; the words behind it are the next command.
+A launcher is a row of launchers.toml: which of its options take no value, or which do. What it is given is
+kept as a `LauncherLayer`; the words behind it are the next command.
 """
 
 import re

@@ -1,8 +1,9 @@
-"""Values of shell variables with where they are written, and their splitting into words.
+"""Values of shell variables with where they are written, their words, and whole-number arithmetic on them.
 
 A value is a row of pieces. A piece knows two lines: where it is in the command (or in the text that a
 variable holds), and where the literal behind it is written. What the file does not set stays in the text as
-`${NAME}`, so that a text can be parsed once more.
+`${NAME}`, so that a text can be parsed once more. `$((A * B))`, `((i < 8))` and `expr` are worked out here;
+nothing is run.
 """
 
 import ast

@@ -3,7 +3,7 @@
 import pytest
 
 from foretell import catalog
-from foretell.report.listing import COLUMNS, listing
+from foretell.report.catalogue import COLUMNS, listing
 from tests.surfaces.command import foretell
 
 

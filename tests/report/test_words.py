@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import foretell
-from foretell.report.codesign import value_text
 from foretell.report.figures.breakdown import time_bars
 from foretell.report.figures.look import title_of
 from foretell.report.presentation.service_cards import placement_text
+from foretell.report.presentation.study_cards import value_text
 from tests.surfaces.command import foretell as command
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -125,3 +125,42 @@ def test_the_first_line_of_a_run_says_how_its_chips_are_paid() -> None:
     run = ("cost", "run", "llama-3.1-8b", "--gpus", "64xH100", "--tokens", "1T")
     assert ", rented (on-demand)" in command(*run).out.splitlines()[0]
     assert ", on chips of one's own" in command(*run, "--rent", "own").out.splitlines()[0]
+
+
+def test_every_term_of_rent_is_an_option_with_its_offers() -> None:
+    """On demand, ahead and spot; a spot rent has no probability, and never leads beside a firm one."""
+    asked = {"systems": "hgx-h100", "tokens": "200B"}
+    found = foretell.buy("llama-3.1-8b", **asked)
+    by_term = {one.paid: one for one in found.options}
+    assert {"own", "on-demand", "capacity-block", "spot"} == set(by_term)
+    assert by_term["spot"].usd < by_term["on-demand"].usd < by_term["capacity-block"].usd
+    assert by_term["spot"].sure is None
+    assert found.options[0].paid == "on-demand"
+    assert any("may take the GPUs back" in line for line in found.changes)
+    for one in found.rents:
+        assert one.provider
+        assert one.listed >= "2024"
+        assert one.listing
+    offers = [one.usd_per_gpu_hour for one in found.rents if one.term == "on-demand"]
+    assert offers == sorted(offers)
+    spot = foretell.buy("llama-3.1-8b", **asked, pay="spot")
+    assert {one.paid for one in spot.options} == {"spot"}
+    assert "takes no GPUs back" in spot.headline[2]
+    reserved = foretell.buy("llama-3.1-8b", systems="tpu-v5p-pod", tokens="200B", pay="reserved")
+    (one,) = reserved.options
+    hours = one.usd / one.gpus / 8766.0
+    assert one.paid == "1-year"
+    assert hours == pytest.approx(
+        reserved.rents[0].usd_per_gpu_hour, rel=0.5
+    )  # whole years are paid
+
+
+def test_the_certainty_of_a_comparison_is_in_its_first_line() -> None:
+    found = foretell.compare(
+        ("hgx-h100", "dgx-b200"), model="llama-3.1-70b", gpus=64, rent="on-demand"
+    )
+    told = found.to_dict()
+    first, second = (row["system"] for row in told["systems"])
+    share = told["beats"][first][second]
+    word = "certain" if told["certain"] else "not certain"
+    assert told["conclusions"][0].endswith(f"({word}: cheaper in {share:.0%} of draws).")

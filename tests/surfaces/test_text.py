@@ -11,7 +11,7 @@ from foretell.api.answers import Estimate
 from foretell.api.search_answers import Search
 from foretell.cli import progress
 from foretell.report import console
-from foretell.report.entry import entry_text, value_text
+from foretell.report.catalogue import value_text
 from foretell.report.presentation.text import verb_text
 from foretell.report.presentation.verbs import presentation
 from foretell.specs.plan import parse_plan
@@ -116,7 +116,7 @@ def test_search(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion)
 
 
 def test_entry(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    console.show(entry_text(ENTRY))
+    console.show(verb_text("catalog", ENTRY))
     assert capsys.readouterr().out == snapshot
 
 
@@ -131,7 +131,7 @@ def test_a_narrow_page_loses_nothing(
     for part in (
         verb_text("estimate", ESTIMATE.to_dict()),
         verb_text("search", SEARCH.to_dict()),
-        entry_text(ENTRY),
+        verb_text("catalog", ENTRY),
     ):
         console.show(part)
         wide = capsys.readouterr().out

@@ -23,6 +23,7 @@ from foretell.inputs.system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_plan
 from foretell.search.search import SearchResult, search_plans
+from foretell.search.leading import is_equal
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.measurement import MEASURED_MEMORY, WATCHED, Measurement
 from foretell.specs.plan import Plan, batch_of
@@ -411,7 +412,8 @@ def search_given(
     """The best plans given what was measured; `how` as of `search_plans`.
 
     What is common to runs that are alike is taken as of the first measured run and searched with; the best of
-    these are answered with the factors of their own, the fastest first, as `estimate` answers for each.
+    these are answered with the factors of their own, those that clearly fit first and the fastest of them
+    first, so that the first is the same however many are asked for.
     """
     step = known.step(known.runs[0].predicted, another=True)
     said = (*scenario.assumptions, *known.notes)
@@ -425,4 +427,11 @@ def search_given(
         )
         for one in found.plans
     ]
-    return replace(found, plans=tuple(sorted(own, key=lambda one: one.step_s)[:top]))
+    ranked = [*sorted(own[:RANKED], key=_order), *own[RANKED:]][:top]
+    equal = tuple(is_equal(ranked[0], one) for one in ranked)
+    return replace(found, plans=tuple(ranked), equal=equal)
+
+
+def _order(found: StepEstimate) -> tuple[bool, float]:
+    """The place of a plan among others: those that clearly fit, then by their time."""
+    return found.fits != "yes", found.step_s

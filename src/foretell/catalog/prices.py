@@ -130,10 +130,15 @@ def rent(chip_id: str, term: str, listed: tuple[Offer, ...] | None = None) -> Re
     return _standing(offers(chip_id) if listed is None else listed, term, many_clouds=True)
 
 
+def provider_offers(chip_id: str, term: str) -> list[Offer]:
+    """The cheapest offer of each provider at the latest date of a term, cheapest first: what `rent` takes the
+    median of."""
+    return _of_providers(_latest([offer for offer in offers(chip_id) if offer.term == term]))
+
+
 def provider_rents(chip_id: str, term: str) -> dict[str, float]:
-    """Provider -> its lowest rent of a chip at the latest date of a term: what `rent` takes the median of."""
-    current = _latest([offer for offer in offers(chip_id) if offer.term == term])
-    return {offer.provider: offer.latest_usd_per_chip_hour for offer in reversed(current)}
+    """Provider -> its lowest rent of a chip at the latest date of a term."""
+    return {one.provider: one.latest_usd_per_chip_hour for one in provider_offers(chip_id, term)}
 
 
 def _standing(known: tuple[Offer, ...], term: str, *, many_clouds: bool) -> Rent | None:

@@ -10,7 +10,7 @@ from foretell.cli.output import READ_BACK
 from foretell.errors import bad_input
 
 if TYPE_CHECKING:
-    from foretell.interop.launch import Launch, ReadValue, ToolArguments
+    from foretell.interop.launch import Launch, ReadValue
 
 
 class AskedQuestion(dict[str, Any]):
@@ -106,15 +106,6 @@ def _fetched(model: Any) -> Any:
     return fetch_config(model)
 
 
-def show_read_back(asked: AskedQuestion) -> None:
-    """The read-back table before an answer in text."""
-    if asked.rows:
-        from foretell.report.console import show
-        from foretell.report.read_back import read_back_text
-
-        show(read_back_text(asked.rows))
-
-
 def _converted(
     launch: "Launch", model: Any, given: Mapping[str, Any], result: dict[str, Any]
 ) -> list[str]:
@@ -160,22 +151,10 @@ def check_tool(tool: str | None, *, serving: bool) -> None:
         release_of(tool, serving=serving, path="--export")
 
 
-def print_files(names: Sequence[str]) -> None:
-    """The files that were written, one a line."""
-    for name in names:
-        print(name)
-
-
 def note(notes: Sequence[str]) -> None:
     """What a written text does not say, on standard error: the text itself stays pasteable."""
     for text in notes:
         print(f"note: {text}", file=sys.stderr)
-
-
-def print_launch(written: "ToolArguments") -> None:
-    """A text for another tool, and what it does not say."""
-    print(written.text)
-    note(written.notes)
 
 
 def lines_file(name: str | None) -> Path | None:

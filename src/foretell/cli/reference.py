@@ -91,7 +91,7 @@ def study(
     json: Json = False,
 ) -> int:
     """All 54 published searches, each over 13 GPU counts, into two tables."""
-    from foretell.cli.plots import plot_file
+    from foretell.cli.output import plot_file
     from foretell.lab import reference
 
     file = plot_file(plot)

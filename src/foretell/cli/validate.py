@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from foretell.cli.flags import Json, arg, switch
-from foretell.cli.output import write_json
+from foretell.cli.output import print_answer, write_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from foretell.lab.validate.scores import Scores
 
 Table = Annotated[str, arg("A table: .csv or .csv.gz (docs/command-line.md).", "FILE")]
@@ -230,10 +228,9 @@ def memory(file: Table, *, ledger: LedgerFlags = NO_LEDGER, json: Json = False) 
     """Say of every run of a table whether it fits: runs that ran, or that ran out of memory."""
     keep = ledger_keeper("memory", file, ledger)
     from foretell.lab.validate.memory import score_memory
-    from foretell.report.scores import memory_text
 
     found = score_memory(Path(file)).to_dict()
-    return show_text(found, memory_text, json) or keep(found)
+    return print_answer("validate", found, json=json) or keep(found)
 
 
 def serving(
@@ -275,9 +272,8 @@ def post_training(
 def famous(file: Table, *, json: Json = False) -> int:
     """Type the command of each famous run of a table, and print its answer beside what was printed."""
     from foretell.lab.validate.famous import score_famous
-    from foretell.report.scores import famous_text
 
-    return show_text(score_famous(Path(file)).to_dict(), famous_text, json)
+    return print_answer("validate", score_famous(Path(file)).to_dict(), json=json)
 
 
 def cost(file: Table, *, json: Json = False) -> int:
@@ -289,19 +285,4 @@ def cost(file: Table, *, json: Json = False) -> int:
 
 def show(scores: "Scores", json: bool) -> int:
     """A scored table as JSON or as text."""
-    from foretell.report.scores import scores_text
-
-    return show_text(scores.to_dict(), scores_text, json)
-
-
-def show_text(
-    found: Mapping[str, Any], text: "Callable[[Mapping[str, Any]], RenderableType]", json: bool
-) -> int:
-    """An answer as JSON or as text."""
-    if json:
-        write_json(found)
-    else:
-        from foretell.report import console
-
-        console.show(text(found))
-    return 0
+    return print_answer("validate", scores.to_dict(), json=json)

@@ -1,7 +1,7 @@
 """`foretell changed`: which predictions moved between two versions."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import write_json
+from foretell.cli.output import print_answer, write_json
 from foretell.specs.questions.versions import VersionsQuestion
 
 
@@ -13,14 +13,7 @@ def version_changes(given: Given, edges: Edges) -> int:
     from foretell.lab.versions.changes import version_changes as ask
 
     found = ask(**{"files": (), **given})
-    if edges.json:
-        write_json(found.to_dict())
-    else:
-        from foretell.report.console import show
-        from foretell.report.versions import changes_text
-
-        show(changes_text(found))
-    return 0
+    return print_answer("changed", found.to_dict(), json=edges.json)
 
 
 def _save(given: Given, edges: Edges) -> int:

@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from foretell.records import as_json, dataclass
 from foretell.report.figures.files import BROWSERS
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 EXTRAS = {
     "polars": ("sweep", "results of sweeps as tables"),
@@ -317,29 +314,3 @@ def _results(folder: Path) -> Check:
         purpose=purpose,
         get=None if writable else "the right to write there, or --results DIR",
     )
-
-
-def doctor_text(found: Diagnosis) -> "RenderableType":
-    """Groups below each other; what is missing says how to get it."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from foretell.report.console import table
-
-    plain = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
-    marks = {"ok": ("ok", "green"), "absent": ("-", "yellow"), "no": ("no", "red")}
-    if not plain:
-        marks |= {"ok": ("✓", "green"), "absent": ("–", "yellow"), "no": ("✗", "red")}
-    parts: list[RenderableType] = [
-        Text(f"foretell {found.version}, Python {found.python}, {found.platform}", "bold")
-    ]
-    for group in dict.fromkeys(check.group for check in found.checks):
-        made = table("", group, "found", "for")
-        for check in (c for c in found.checks if c.group == group):
-            mark, style = marks[check.state]
-            said = Text(check.found)
-            if check.get is not None:
-                said.append(f"\nget it: {check.get}", "yellow")
-            made.add_row(Text(mark, style), check.name, said, Text(check.purpose, "dim"))
-        parts += [Text(), made]
-    return Group(*parts)

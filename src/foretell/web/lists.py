@@ -10,7 +10,7 @@ Theme = Literal["light", "dark"]
 
 def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """`foretell catalog chips|systems|models`."""
-    from foretell.report.listing import listing
+    from foretell.report.catalogue import listing
 
     return listing(str(given["kind"]).removesuffix("s"))
 
@@ -19,7 +19,7 @@ def show_entry(given: Mapping[str, Any]) -> dict[str, Any]:
     """`foretell catalog show NAME`, of names of the catalogue alone."""
     from foretell.catalog.model_names import find_model
     from foretell.catalog.names import exists, find, nearest
-    from foretell.report.entry import entry
+    from foretell.report.catalogue import entry
 
     name = str(given["name"])
     if exists(name):

@@ -116,7 +116,8 @@ def compare_figure(answer: Answer) -> Figure:
     parts = [clusters(answer, column) for column in columns]
     first = answer["cheapest"] or answer["best"]
     word = "cheapest" if answer["cheapest"] else "fastest"
-    title = f"{first} is the {word} of {len(answer['systems'])} systems"
+    sure = "" if answer["certain"] or answer["best"] != first else " (not certain)"
+    title = f"{first} is the {word} of {len(answer['systems'])} systems{sure}"
     return panels([*parts, *total_cost_figures(answer)], title, 1, 420)
 
 

@@ -9,7 +9,6 @@ from foretell.report.presentation.numbers import (
     Presentation,
     ShownTable,
     Told,
-    bars_of,
     listed,
     plain_table,
     value_text,
@@ -203,15 +202,4 @@ def _expected(one: Told, before: str = "") -> str:
     return ", ".join(
         f"{words_of(name)} {value_text(name, one[f'{before}{name}'])}"
         for name in ("ttft_ms", "tpot_ms")
-    )
-
-
-def trace_card(told: Told) -> Presentation:
-    """A measured trace beside its prediction."""
-    first = told["ranks"][0]["mean"] if told["ranks"] else {}
-    return Presentation(
-        title=f"{len(told['ranks'])} ranks, {len(told['steps'])} steps",
-        lines=tuple(told["notes"]),
-        bars=bars_of({name: value for name, value in first.items() if name != "step_s"}),
-        bar_title="measured step",
     )

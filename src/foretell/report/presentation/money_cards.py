@@ -10,6 +10,7 @@ from foretell.report.presentation.numbers import (
     Told,
     bars_of,
     children,
+    fact_of,
     facts_of,
     listed,
     ninety,
@@ -39,6 +40,10 @@ BOUGHT = (
     "name", "usd", "usd_interval:usd", "days", "days_interval:days", "sure", "price", "within",
 )  # fmt: skip
 """Columns of what may be got."""
+
+
+OFFERED = ("provider", "usd_per_gpu_hour", "term", "instance", "region", "listed")
+"""Columns of rents."""
 
 
 def compare_card(told: Told) -> Presentation:
@@ -108,13 +113,20 @@ def buy_card(told: Told) -> Presentation:
             *facts_of({**best, "intervals": _spans(best)}, "gpus", "usd", "days", "sure"),
             *facts_of(told, "energy_mwh", "carbon_kg"),
         ),
-        tables=table_of(told["options"], *BOUGHT, labels={"name": "what to get"}),
+        tables=(
+            *table_of(told["options"], *BOUGHT, labels={"name": "what to get"}),
+            *table_of(
+                [one for one in told["rents"]
+                 if (one["system"], one["term"]) == (best["system"], best["paid"])],
+                *OFFERED, title="Who rents it out",
+            ),
+        ),
         lists=(
             *listed("What would change the choice", told["changes"]),
             *listed("Not possible", told["problems"]),
         ),
         assumptions=(*plan, *best["assumptions"]),
-    )
+    )  # fmt: skip
 
 
 def _spans(option: Told) -> dict[str, Any]:
@@ -126,7 +138,7 @@ def _spans(option: Told) -> dict[str, Any]:
 def cost_card(told: Told) -> Presentation:
     """Money by part."""
     names = (
-        "usd", "usd_per_million_tokens", "usd_per_gpu_hour", "gpu_hours", "tco_usd", "days", "goodput",
+        "usd_per_million_tokens", "usd_per_gpu_hour", "gpu_hours", "tco_usd", "days", "goodput",
         "energy_mwh", "carbon_kg", "peak_watts", "nodes",
     )  # fmt: skip
     what = "a million tokens" if told["what"] == "token" else f"a {told['what']}"
@@ -144,7 +156,10 @@ def cost_card(told: Told) -> Presentation:
     return Presentation(
         title=f"{value_text('usd', told['usd'])}{span}: cost of {what}, {told['name']}{how}",
         lines=tuple(_work_lines(told) if "carbon" in told else _made_of(told)),
-        facts=facts_of(told, *names),
+        facts=(
+            fact_of("usd", told["usd"], {"p90": (told["low_usd"], told["high_usd"])}),
+            *facts_of(told, *names),
+        ),
         tables=(
             *table_of(
                 ways, "term", "usd_per_gpu_hour", "usd", "usd_per_million_tokens", "own_over_rent",

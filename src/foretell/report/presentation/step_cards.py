@@ -50,6 +50,8 @@ MOST_TENSORS = 6
 """Kept tensors of a stage that are named."""
 SHOWN_OPS = 12
 """Operations that are shown."""
+FAINT = 5e-4
+"""Parts of a step below this share are left to the JSON."""
 MOST_STAGES = 16
 """Simulated stages that are listed; of more, the first and the last half of as many."""
 
@@ -133,7 +135,7 @@ def estimate_card(told: Told) -> Presentation:
             *_memory_table(told.get("memory_by_stage") or ()),
         ),
         lists=set_by_hand(told),
-        meaning=(CONVENTIONS, ENERGY_WORDS),
+        meaning=(CONVENTIONS, ENERGY_WORDS, *_faint_words(told.get("breakdown"))),
         bars=bars_of(children(told.get("breakdown"))),
         bar_title="step time",
     )
@@ -191,7 +193,7 @@ def _time_table(tree: Told | None) -> tuple[ShownTable, ...]:
     whole = tree["value"] or 1.0
     rows = [
         {**leaf, "name": f"{'  ' * depth}{leaf['name']}", "share": leaf["value"] / whole}
-        for depth, leaf in _largest_first(tree)
+        for depth, leaf in _largest_first(tree, FAINT * whole)
     ]
     return table_of(
         rows, "name", "value:seconds", "share", "evidence", title="Time of the slowest stage",
@@ -199,12 +201,27 @@ def _time_table(tree: Told | None) -> tuple[ShownTable, ...]:
     )  # fmt: skip
 
 
-def _largest_first(tree: Told, depth: int = 0) -> Iterator[tuple[int, Told]]:
-    """Everything below the root with its depth; nothing that is zero."""
+def _largest_first(tree: Told, least: float, depth: int = 0) -> Iterator[tuple[int, Told]]:
+    """Everything below the root with its depth, but what is below the least."""
     for child in sorted(tree["children"], key=lambda leaf: -leaf["value"]):
-        if child["value"] > 0.0:
+        if child["value"] > least:
             yield depth, child
-            yield from _largest_first(child, depth + 1)
+            yield from _largest_first(child, least, depth + 1)
+
+
+def _faint_words(tree: Told | None) -> tuple[str, ...]:
+    """Which small parts are left out, where some are."""
+    names = ", ".join(_faint(tree, FAINT * tree["value"]) if tree else ())
+    return (f"Left out, each below {FAINT:.2%} of the step: {names}.",) if names else ()
+
+
+def _faint(tree: Told, least: float) -> Iterator[str]:
+    """Names of the parts that are no more than the least."""
+    for child in tree["children"]:
+        if 0.0 < child["value"] <= least:
+            yield child["name"]
+        else:
+            yield from _faint({"children": (), **child}, least)
 
 
 def _memory_table(stages: Sequence[Told]) -> tuple[ShownTable, ...]:
@@ -242,7 +259,8 @@ def explain_card(told: Told) -> Presentation:
         facts=(*facts_of(told, "step_s", "peak_memory_bytes"), largest_part(told)),
         tables=(
             *table_of(
-                told["time"], "name", "value:seconds", "share", "bound", "evidence",
+                [one for one in told["time"] if one["share"] > FAINT],
+                "name", "value:seconds", "share", "bound", "evidence",
                 title="Time", labels={"value:seconds": "time"},
             ),
             *table_of(
@@ -253,6 +271,7 @@ def explain_card(told: Told) -> Presentation:
             *table_of(rows, "words", "now", "elasticity", "what_if", title="What would move it"),
         ),
         lists=set_by_hand(told),
+        meaning=_faint_words({"value": told["step_s"], "children": told["time"]}),
         bars=bars_of({part["name"]: part["value"] for part in told["time"]}),
         bar_title="step time",
     )  # fmt: skip
@@ -300,7 +319,7 @@ def simulate_card(told: Told) -> Presentation:
     shares = [
         {**one, "apart": round(one["simulated_s"] - one["closed_s"], 9)}
         for one in told["shares"]
-        if one["simulated_s"] or one["closed_s"]
+        if max(one["simulated_s"], one["closed_s"]) > FAINT * told["step_s"]
     ]
     shares.sort(key=lambda one: -abs(one["apart"]))
     if told["contention_s"] > 0.0:

@@ -6,6 +6,7 @@ from typing import Any
 from foretell.report.presentation.labels import words_of
 from foretell.report.presentation.numbers import (
     Presentation,
+    ShownTable,
     Told,
     fact_of,
     facts_of,
@@ -26,10 +27,6 @@ LEAST = 5e-4
 """Numbers that move nothing more than this are left out; JSON has them."""
 MOST_PRICES = 5
 """Figures of a price that are shown."""
-SCALED = (
-    "exposed: waiting for collectives and sends; hidden: messages behind the passes; efficiency: tokens/s "
-    "per GPU over those of the fewest GPUs that fit, were nothing waited for there."
-)
 
 
 def search_card(told: Told) -> Presentation:
@@ -232,14 +229,18 @@ def improve_card(told: Told) -> Presentation:
                 labels={"what": ""},
             ),
             *table_of(changes, "flag", "before", "after"),
-            *table_of(
-                [{**row, "line": None if row["line"] is None else str(row["line"])}
-                 for row in told["read_back"]],
-                "name", "value", "origin", "key", "line",
-                labels={"name": "read back", "value": "value", "origin": "from", "key": "argument"},
-            ),
+            *read_back_table(told["read_back"]),
         ),
         lists=listed("Not expressed by it", missing),
+    )  # fmt: skip
+
+
+def read_back_table(rows: Sequence[Told]) -> tuple[ShownTable, ...]:
+    """Every value of a question that was read from a launch, and where it comes from."""
+    return table_of(
+        [{**row, "line": None if row["line"] is None else str(row["line"])} for row in rows],
+        "name", "value", "origin", "key", "line",
+        labels={"name": "read back", "value": "value", "origin": "from", "key": "argument"},
     )  # fmt: skip
 
 
@@ -254,94 +255,3 @@ def changed_card(told: Told) -> Presentation:
         lines=tuple(told["conclusions"]),
         tables=table_of(told["moved"], "name", "metric", "before", "after", "change", "cause"),
     )
-
-
-def scaling_card(told: Told) -> Presentation:
-    """Strategies over GPUs: where each stops, and every point."""
-    several = len({curve["model"] for curve in told["curves"]}) > 1
-    points = [
-        {**point, "model": curve["model"] if several else None,
-         "why": point["reason"] or point["limited_by"]}
-        for curve in told["curves"]
-        for point in curve["points"]
-    ]  # fmt: skip
-    kind = "the batch grows with the GPUs" if told["mode"] == "weak" else "the batch is held"
-    factors = dict.fromkeys(
-        factor for curve in told["curves"] for p in curve["points"] for factor in p["by_bandwidth"]
-    )
-    slower = [
-        {
-            "model": curve["model"] if several else None,
-            "strategy": curve["strategy"],
-            "gpus": point["gpus"],
-            "follows": point["follows"],
-            **{
-                f"x{float(f):g}": f"{1.0 / ratio:.2f}" for f, ratio in point["by_bandwidth"].items()
-            },
-        }
-        for curve in told["curves"]
-        if (point := _largest(curve)) is not None
-    ]
-    names = [f"x{float(factor):g}" for factor in factors]
-    return Presentation(
-        title=_scales(told["curves"]),
-        lines=(
-            f"{told['mode']} scaling on {told['system']}: {kind}, sequences of {told['seq_len']:,}",
-        ),
-        tables=(
-            *table_of(
-                told["curves"], "model", "strategy", "fits_from", "scales_to", "best_gpus", "why",
-                title="Where it stops",
-            ),
-            *table_of(
-                points, "model", "strategy", "gpus", "step_s", "interval.p90:step_s", "compute_s",
-                "exposed_communication_s", "hidden_communication_s", "bubble_s",
-                "tokens_per_s_per_gpu", "efficiency", "peak_memory_bytes", "fits", "why",
-                title="Every point",
-            ),
-            *table_of(
-                slower, "model", "strategy", "gpus", *names, "follows",
-                title="Tokens/s with other bandwidths between nodes, over those now",
-                labels={name: name for name in names},
-            ),
-        ),
-        meaning=(SCALED,),
-    )  # fmt: skip
-
-
-def _scales(curves: Sequence[Told]) -> str:
-    """The strategy that scales to most GPUs, of each model."""
-    found = []
-    for model in dict.fromkeys(curve["model"] for curve in curves):
-        able = [one for one in curves if one["model"] == model and one["scales_to"]]
-        if not able:
-            found.append(f"{model} does not fit at any of these numbers of GPUs")
-            continue
-        best = max(able, key=lambda one: (one["scales_to"], one["best_gpus"] or 0))
-        found.append(f"{model} scales to {best['scales_to']:,} GPUs with {best['strategy']}")
-    return "; ".join(found)
-
-
-def _largest(curve: Told) -> Told | None:
-    """The point of a curve with the most GPUs that fits."""
-    able = [point for point in curve["points"] if point["by_bandwidth"]]
-    return able[-1] if able else None
-
-
-def codesign_card(told: Told) -> Presentation:
-    """Designs, those on the front."""
-    rows = [{**one["values"], **one["mix"]} for one in told["front"]]
-    flat = [{name.replace(".", " "): value for name, value in row.items()} for row in rows]
-    varied = dict.fromkeys(name for one in told["front"] for name in one["values"])
-    names = [name.replace(".", " ") for name in (*varied, *told["objectives"])]
-    possible = f"{told['possible']:,} of {told['points']:,} designs possible"
-    return Presentation(
-        title=f"{possible}, {len(rows)} on the Pareto front", tables=table_of(flat, *names)
-    )
-
-
-def sweep_card(told: Told) -> Presentation:
-    """How far a sweep is."""
-    state = "complete" if told["complete"] else "running" if told["running"] else "incomplete"
-    done = f"{told['points_done']:,} of {told['points']:,} points"
-    return Presentation(title=f"sweep in {told['folder']}: {state}, {done}")

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Mapping
 
 from foretell.records import with_values
-from foretell.report.presentation.diagnosis_cards import diagnose_card, trace_card
+from foretell.report.presentation.catalogue_cards import catalogue_card, doctor_card
+from foretell.report.presentation.diagnosis_cards import diagnose_card
+from foretell.report.presentation.lab_cards import (
+    sampled_card,
+    scores_card,
+    trace_card,
+    traced_card,
+)
 from foretell.report.presentation.money_cards import (
     buy_card,
     compare_card,
@@ -25,15 +32,13 @@ from foretell.report.presentation.step_cards import (
     memory_card,
     simulate_card,
 )
+from foretell.report.presentation.study_cards import codesign_card, scaling_card, sweep_card
 from foretell.report.presentation.training_cards import (
     changed_card,
-    codesign_card,
     improve_card,
     plans_card,
-    scaling_card,
     search_card,
     sensitivity_card,
-    sweep_card,
 )
 
 NO_ANSWER = {"fits", "problems", "hint_on_request"}
@@ -62,6 +67,10 @@ CARDS: Mapping[str, Callable[[Told], Presentation]] = {
     "improve": improve_card,
     "characterize": trace_card,
     "changed": changed_card,
+    "trace": traced_card,
+    "validate": scores_card,
+    "catalog": catalogue_card,
+    "doctor": doctor_card,
 }
 """Verb -> what is shown of its answer."""
 
@@ -76,7 +85,12 @@ def presentation(verb: str, told: Told) -> Presentation:
     )
     if reasons and len(told) <= len(NO_ANSWER & set(told)):
         return Presentation(title="No", verdict="no", reasons=reasons)
-    made = (cost_sweep_card if "sweep" in told and verb == "cost" else CARDS[verb])(told)
+    card = CARDS[verb]
+    if verb == "cost" and "sweep" in told:
+        card = cost_sweep_card
+    elif verb == "serve" and "pass_s" in told:
+        card = sampled_card
+    made = card(told)
     sure = told.get("interval_reason")
     return with_values(
         made,

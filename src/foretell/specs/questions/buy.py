@@ -44,7 +44,9 @@ class BuyQuestion(PlanFlags):
     ] = None
     isl: Annotated[float, decimal("Prompt tokens of a request.", None)] = 1024
     osl: Annotated[float, decimal("Answer tokens of a request.", None)] = 1024
-    pay: Annotated[str, flag("buy, rent, or both.", "WAY")] = "both"
+    pay: Annotated[
+        str, flag("buy, rent, both, or one term of rent: on-demand, reserved, spot.", "WAY")
+    ] = "both"
     systems: Annotated[
         "str | Sequence[SystemGiven]",
         flag(

@@ -7,7 +7,7 @@ adds the chips that `size` gives it: bought chips train first and serve then, re
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -16,18 +16,32 @@ from foretell import catalog, units
 from foretell.api.cost import Payment, run_cost
 from foretell.api.size import size
 from foretell.api.training import estimate
+from foretell.catalog.prices import provider_offers
+from foretell.catalog.prices import rent as catalog_rent
 from foretell.economics.fabric import per_node_chips
+from foretell.economics.work import RESERVED
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs.questions.buy import BuyQuestion
 from foretell.specs.questions.cost import RunQuestion
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sizing import SizeQuestion
-from foretell.studies.procurement.clusters import affordable, cost_of, rent_of
+from foretell.studies.procurement.clusters import affordable, cost_of, rent_of, years_of
 
 SYSTEMS = ("hgx-h100", "hgx-h200", "dgx-b200", "gb200-nvl72")
 """What is chosen from where nothing is named."""
-WAYS: Mapping[str, tuple[str, ...]] = {"both": ("own", "rent"), "buy": ("own",), "rent": ("rent",)}
+RENTED = ("on-demand", "reserved", "spot")
+"""Terms of rent: paid by the hour, paid ahead, or taken back when others pay more."""
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "both": ("own", *RENTED), "buy": ("own",), "rent": RENTED, **{term: (term,) for term in RENTED},
+}  # fmt: skip
+"""Words of `pay` -> ways to pay that are tried."""
+WORDS = {
+    "own": "", "on-demand": " on demand", "spot": " at spot rents", "capacity-block": " as a capacity block",
+    "1-year": " reserved for 1 year", "3-year": " reserved for 3 years",
+}  # fmt: skip
+"""How chips are paid, behind their name."""
+SPOT_WORDS = "spot: the provider may take the GPUs back; the days do not have such interruptions"
 SURE = 0.8
 """Probability of meeting the deadline that chips are added for."""
 TRIES, STEP = 5, 1.2
@@ -46,7 +60,7 @@ class BuyOption:
     system: str
     """Of what."""
     paid: str
-    """own, or rented on demand."""
+    """own, or the term of the rent."""
     gpus: int
     """Chips."""
     units: int
@@ -60,7 +74,7 @@ class BuyOption:
     days_interval: tuple[float, float] | None
     """Nine in ten."""
     sure: float | None
-    """Probability that it is done by the deadline."""
+    """Probability that it is done by the deadline; None: nothing is trained, or GPUs may be taken back."""
     usd: float
     """What all of it costs."""
     usd_interval: tuple[float, float]
@@ -81,9 +95,34 @@ class BuyOption:
         """What is got, in words."""
         how = "Buy" if self.paid == "own" else "Rent"
         plural = "" if self.units == 1 else "s"
-        return f"{how} {self.units} {self.unit}{plural} of {self.system} ({self.gpus:,} GPUs)"
+        many = f"{how} {self.units} {self.unit}{plural} of {self.system} ({self.gpus:,} GPUs)"
+        return many + WORDS.get(self.paid, "")
 
     to_dict = as_json(more=("name",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRent:
+    """What one provider asks for a chip and hour."""
+
+    system: str
+    """Of what."""
+    term: str
+    """By the hour, ahead, or spot."""
+    provider: str
+    """Who."""
+    instance: str
+    """Its name there."""
+    region: str
+    """Where."""
+    usd_per_gpu_hour: float
+    """How much."""
+    listed: str
+    """Date of the listing."""
+    listing: str
+    """Where the listing is."""
+
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -108,6 +147,8 @@ class Purchase(Answer):
     """Energy of the training run by the first option, at the meter; None: nothing is trained."""
     carbon_kg: float | None
     """Its carbon on the grid of the region, that of making the machines included."""
+    rents: tuple[ListedRent, ...]
+    """What providers ask for chips of the options, the cheapest of each first."""
 
     to_dict = as_json(more=("headline",))
 
@@ -124,14 +165,14 @@ class Purchase(Answer):
         over = "" if best.within else f", above the budget of {money(self.budget_usd or 0.0)}"
         around = "" if low == high else f" (90%: {low} to {high})"
         lines = [
-            f"{best.name}{'' if best.paid == 'own' else ', on demand'}.",
+            f"{best.name}.",
             f"It costs {money(best.usd)} USD {span}{around}{over}.",
         ]
         if best.days is None or best.days_interval is None:
             return (*lines, f"It serves the load with {best.serving_gpus} GPUs.")
-        sure = (
-            f"{100 * (best.sure or 0.0):.0f}% sure by the deadline of {self.deadline_days:.0f} days"
-        )
+        sure = "if the provider takes no GPUs back"
+        if best.sure is not None:
+            sure = f"{100 * best.sure:.0f}% sure by the deadline of {self.deadline_days:.0f} days"
         low_days, high_days = best.days_interval
         done = f"Training is done in {best.days:.0f} days (90%: {low_days:.0f} to {high_days:.0f}), {sure}"
         served = (
@@ -177,7 +218,23 @@ def buy(question: BuyQuestion) -> Purchase:
         changes=_changes(options, budget, deadline_days),
         energy_mwh=energy,
         carbon_kg=carbon,
+        rents=tuple(_listed(options)),
     )
+
+
+def _listed(options: Sequence[BuyOption]) -> Iterator[ListedRent]:
+    """The offers behind the rents of the options."""
+    for system, term in dict.fromkeys((one.system, one.paid) for one in options):
+        for offer in () if term == "own" else provider_offers(_chip_of(system), term):
+            yield ListedRent(
+                system=system, term=term, provider=offer.provider, instance=offer.instance,
+                region=offer.region, usd_per_gpu_hour=offer.latest_usd_per_chip_hour,
+                listed=offer.last_seen, listing=offer.source,
+            )  # fmt: skip
+
+
+def _chip_of(system: str) -> str:
+    return catalog.system(system).chip.id
 
 
 def _checked(question: BuyQuestion) -> tuple[float | None, float, Sequence[Any]]:
@@ -219,8 +276,8 @@ def _with_rate(question: BuyQuestion) -> BuyQuestion:
 
 
 def _does(option: BuyOption) -> bool:
-    """Whether the deadline is more likely met than not."""
-    return option.sure is None or option.sure >= 0.5
+    """Whether the deadline is more likely met than not; on spot rents nobody knows."""
+    return option.days is None or (option.sure is not None and option.sure >= 0.5)
 
 
 def unit_of(system: str) -> tuple[int, str]:
@@ -340,32 +397,31 @@ def _priced(
     """One way to pay for a run, a service, or both."""
     each = unit_of(system)[0]
     many = math.ceil(max(trained.gpus if trained else 0, served or 0) / each)
-    bill = cost_of(system, many * each, _own(question))
-    years = bill.years or 1.0
-    usd, said = bill.usd or 0.0, bill.assumptions
-    interval = usd * bill.low, usd * bill.high
-    price = f"{usd / (many * each) / years:,.0f} USD a GPU and year in all"
-    if way == "rent":
-        rents = catalog.price(catalog.system(system).chip.id)
-        rent = rent_of(system, Payment(rent="on-demand"))[1]
-        run_hours = _run_hours(trained)
-        serving = (served or 0) * HOURS_PER_YEAR * years
-        usd = rent * (run_hours[1] + serving)
-        low, high = float(rents.low_usd_per_chip_hour), float(rents.high_usd_per_chip_hour)
-        interval = low * (run_hours[0] + serving), high * (run_hours[2] + serving)
-        said = (rents.source,)
-        price = f"{rent:.2f} USD a GPU and hour ({low:.2f} to {high:.2f})"
+    if way == "own":
+        bill = cost_of(system, many * each, _own(question))
+        usd, years, said = bill.usd or 0.0, bill.years or 1.0, bill.assumptions
+        interval = usd * bill.low, usd * bill.high
+        price = f"{usd / (many * each) / years:,.0f} USD a GPU and year in all"
+    else:
+        years = years_of(_own(question))[0]
+        way, rent = rent_of(system, Payment(rent=way))
+        low, _, high, source = catalog_rent(_chip_of(system), way) or (rent, rent, rent, "")
+        hours = _paid_hours(way, trained, many * each, served or 0, years)
+        usd, interval = rent * hours[1], (low * hours[0], high * hours[2])
+        said = (source, SPOT_WORDS) if way == "spot" else (source,)
+        price = f"{rent:.2f} USD a GPU and hour"
+        price += f" ({low:.2f} to {high:.2f})" if high > low else ""
     days = None if trained is None else trained.run.days
     return BuyOption(
         system=system,
-        paid="own" if way == "own" else "on-demand",
+        paid=way,
         gpus=many * each,
         units=many,
         unit=unit,
         serving_gpus=served,
         days=days,
         days_interval=None if trained is None else tuple(trained.run.interval["p90"]),
-        sure=None if trained is None else _probability(trained, deadline_days),
+        sure=None if trained is None or way == "spot" else _probability(trained, deadline_days),
         usd=usd,
         usd_interval=interval,
         years=years,
@@ -376,13 +432,23 @@ def _priced(
     )
 
 
-def _run_hours(trained: Any) -> tuple[float, float, float]:
-    """Chip-hours of a run, at the ends of its interval and as predicted; 0 where nothing is trained."""
-    if trained is None:
-        return 0.0, 0.0, 0.0
-    run = trained.run
-    low, high = (run.gpu_hours * end / run.days for end in run.interval["p90"])
-    return low, run.gpu_hours, high
+def _paid_hours(
+    term: str, trained: Any, gpus: int, served: int, years: float
+) -> tuple[float, float, float]:
+    """Chip-hours that are paid: those of the run, at the ends of its interval and as predicted, and of the
+    service; of a reservation whole terms of all chips."""
+    run = (0.0, 0.0, 0.0)
+    if trained is not None:
+        whole = trained.run
+        low, high = (whole.gpu_hours * end / whole.days for end in whole.interval["p90"])
+        run = low, whole.gpu_hours, high
+    if term not in RESERVED:
+        serving = served * HOURS_PER_YEAR * years
+        return run[0] + serving, run[1] + serving, run[2] + serving
+    each = HOURS_PER_YEAR * gpus * int(term[0])
+    wanted = (years * HOURS_PER_YEAR * gpus if served else hours for hours in run)
+    low, middle, high = (max(math.ceil(hours / each), 1) * each for hours in wanted)
+    return low, middle, high
 
 
 def _footprint(question: BuyQuestion, best: BuyOption) -> tuple[float | None, float | None]:
@@ -416,9 +482,16 @@ def _changes(
                 f"Within the budget: {cheaper.name}, done in {cheaper.days:.0f} days instead of "
                 f"{deadline_days:.0f}."
             )
-    if len(options) < 2:
+    firm = [one for one in options if one.paid != "spot" or best.paid == "spot"]
+    spot = next((one for one in options if one.paid == "spot" and one.usd < best.usd), None)
+    if spot is not None and spot not in firm:
+        less = 100 * (1 - spot.usd / best.usd)
+        said.append(
+            f"{spot.name} costs {less:.0f}% less, but the provider may take the GPUs back at any time."
+        )
+    if len(firm) < 2:
         return tuple(said)
-    second = options[1]
+    second = firm[1]
     if second.usd > best.usd:
         less = 100 * (1 - best.usd / second.usd)
         said.append(f"{second.name} would be the choice if its price fell by {less:.0f}%.")

@@ -80,8 +80,7 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
             low=low, high=high,
         )  # fmt: skip
     way, usd_per_hour = rent_of(system, paid)
-    figures = with_flags(sheet(), paid.years, paid.utilisation).figures
-    years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
+    years, use = years_of(paid)
     hours = HOURS * years * (1.0 if way in RESERVED else use)
     usd = gpus * usd_per_hour * hours
     said = () if way in RESERVED else _use_of(paid, use)
@@ -96,6 +95,12 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
         rents={} if paid.price != "" else provider_rents(catalog.system(system).chip.id, way),
         usd_per_chip_hour=usd_per_hour,
     )
+
+
+def years_of(paid: Payment) -> tuple[float, float]:
+    """Years that a cluster is had, and the share of their hours in which it is in use."""
+    figures = with_flags(sheet(), paid.years, paid.utilisation).figures
+    return figures["finance.server_years"].value, figures["finance.utilisation"].value
 
 
 def _figures_of(system: Given, paid: Payment, facts: Mapping[str, Any]) -> tuple[str, ...]:

@@ -250,13 +250,12 @@ def _contender(kind: ClusterKind) -> Contender:
 
 
 def conclusions(found: Ranking) -> list[str]:
-    """The verdict in sentences: the first by what was ranked, the other measure, and how certain it is."""
+    """The verdict in sentences: the first by what was ranked and how certain it is, and the other measure."""
     able = found.contenders
     said = [_lead(found)]
     if (other := _other_measure(found)) is not None:
         said.append(other)
-    if len(able) > 1:
-        said.append(_certainty(found))
+    said += _against_others(found)
     said += rent_notes(able)
     if unpriced := [kind.system for kind in found.kinds if kind.no_price]:
         names = ", ".join(unpriced)
@@ -296,31 +295,32 @@ def rent_notes(able: Sequence[ClusterKind]) -> list[str]:
 
 
 def _lead(found: Ranking) -> str:
-    """Who is first, by how much before the second, and in how many draws."""
+    """Who is first, by how much before the second, and how certain that is."""
     first, *others = found.contenders
     money = found.by == "usd"
-    price, speed = _price_words(first), _speed_words(first)
-    cheapest = f"{first.system} is cheapest{_way(first)}: {price}"
-    lead = cheapest if money else f"{first.system} is fastest: {speed}"
+    words = _price_words(first) if money else _speed_words(first)
     if not others:
-        return f"{first.system} is the only system with an answer: {price if money else speed}."
+        return f"{first.system} is the only system with an answer: {words}."
     second = others[0]
     if money:
+        lead = f"{first.system} is cheapest{_way(first)}"
         by = 1.0 - (first.usd_per_million_tokens or 0.0) / (second.usd_per_million_tokens or 1.0)
         how = f"{by:.0%} less than {second.system}"
     else:
+        lead = f"{first.system} is fastest"
         by = (first.tokens_per_s or 0.0) / (second.tokens_per_s or 1.0) - 1.0
         how = f"{by:.0%} more than {second.system}"
-    return f"{lead}, {how}."
+    sure, word = "certain" if found.certain else "not certain", "cheaper" if money else "faster"
+    share = f"{sure}: {word} in {found.beats[0][1]:.0%} of draws"
+    return f"{lead}: {words}, {how} ({share})."
 
 
-def _certainty(found: Ranking) -> str:
-    """How often the first is ahead of each other, and whether that is certain: one sentence."""
+def _against_others(found: Ranking) -> list[str]:
+    """In how many draws the first is ahead of those behind the second."""
     word = "cheaper" if found.by == "usd" else "faster"
-    others = zip(found.contenders[1:], found.beats[0][1:], strict=True)
+    others = zip(found.contenders[2:], found.beats[0][2:], strict=True)
     often = ", ".join(f"than {kind.system} in {share:.0%}" for kind, share in others)
-    lead = "Certain" if found.certain else f"Not certain (below {CERTAIN:.0%} of draws)"
-    return f"{lead}: {word} {often} of draws."
+    return [f"It is {word} {often} of draws."] if often else []
 
 
 def _way(kind: ClusterKind) -> str:

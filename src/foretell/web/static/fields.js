@@ -153,6 +153,7 @@ function field(name, changed, beside = "") {
   if (about.options) {
     input = h("select", common, about.options.map(([key, text]) => h("option", { value: key }, text)));
     input.value = value;
+    if (input.selectedIndex < 0) input.selectedIndex = about.options.findIndex(([, text]) => text === value); // the usual one by its name
   } else if (about.area) {
     input = h("textarea", { ...common, rows: about.tall ?? 2, placeholder: about.hint, spellcheck: "false", value });
   } else {

@@ -49,14 +49,14 @@ function card(answer, i, asked) {
   const [first, ...others] = answer.systems.filter((row) => !row.problem);
   const done = Object.values(first.workloads)[0];
   return scenarioCard(i, `${nameOf(asked.model, "your model")}: best of ${answer.systems.length}`,
-    h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best), h("small", {}, answer.by === "tokens" ? " is the fastest" : first.no_price ? " is the fastest; it has no price" : " costs least")),
+    h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best), h("small", {}, answer.by === "tokens" ? " is the fastest" : first.no_price ? " is the fastest; it has no price" : answer.certain ? " costs least" : " is expected to cost least")),
     h("p", { class: "plan", "data-name": "plan" }, done?.plan ?? ""),
     facts([
       ...shown(showing({ ...first }, answer.presentation), ["system"]),
       ["GPUs", number(first.gpus, "count", "gpus")],
       first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
       ["Paid", first.paid === "own" ? "bought and run" : first.paid],
-      others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "borderline")] : null,
+      others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "not certain")] : null,
     ]));
 }
 

@@ -1,6 +1,6 @@
 // Cost: money, energy and carbon of a training run, of served tokens, or of a system, with ranges.
 
-import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, shown, tableOf, withUsual, word } from "./shared.js";
+import { assumed, facts, h, noCard, named, number, PLACE, scenarioCard, show, shown, surely, tableOf, withUsual, word } from "./shared.js";
 import { nameOf } from "../own.js";
 import { differences } from "./differences.js";
 
@@ -59,8 +59,8 @@ const pinned = (question, answer) => (answer.plan ? { ...question, plan: answer.
 function card(answer, i) {
   const of = { run: "a training run", token: "a million tokens", system: "the system" }[answer.what] ?? answer.what;
   return scenarioCard(i, `${answer.name}${answer.system ? ` on ${show(answer.gpus, "count")} × ${answer.system}` : ""}`,
-    h("p", { class: "big" }, number(answer.usd, "usd", "usd"), h("small", {}, ` for ${of}`)),
-    h("p", { class: "quiet" }, `from ${range([answer.low_usd, answer.high_usd], "usd")}`),
+    h("p", { class: "big" }, named(answer, "usd"), h("small", {}, ` for ${of}`)),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${surely(answer, "usd")}`),
     answer.plan ? h("p", { class: "plan", "data-name": "plan" }, answer.plan) : "",
     facts([
       answer.paid ? ["Paid", answer.paid] : null,

@@ -1,6 +1,6 @@
 // Network: one collective on a system, its algorithm and why, and bandwidth over sizes.
 
-import { assumed, facts, h, named, noCard, number, range, scenarioCard, shown, tableOf, withUsual, word } from "./shared.js";
+import { assumed, facts, h, named, noCard, scenarioCard, shown, surely, tableOf, withUsual, word } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const ASKED = ["system", "collective", "bytes", "group"];
@@ -29,8 +29,8 @@ function card(answer, i) {
   const places = Object.entries(answer.placement).filter(([, many]) => many > 1).map(([tier, many]) => `${many} per ${tier}`).join(" × ");
   return scenarioCard(i, `${answer.collective} on ${answer.system}`,
     h("p", { class: "big" }, named(answer, "seconds")),
-    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.intervals?.seconds?.p90, "s")}`),
-    h("p", { class: "quiet" }, number(answer.size_bytes, "bytes"), ` among ${answer.group}${places ? `: ${places}` : ""}`),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${surely(answer, "seconds")}`),
+    h("p", { class: "quiet" }, named(answer, "size_bytes"), ` among ${answer.group}${places ? `: ${places}` : ""}`),
     facts([
       ...shown(answer, ["seconds", "size_bytes", "algorithm"]),
       ["Algorithm", answer.algorithm],

@@ -1,7 +1,7 @@
 // Post-training: a step of fine-tuning or reinforcement learning, its phases, memory and placements.
 
 import { differences } from "./differences.js";
-import { assumed, before, facts, h, headingOf, howSure, named, noCard, range, scenarioCard, shown, tableOf, withUsual } from "./shared.js";
+import { assumed, before, facts, h, headingOf, howSure, named, noCard, scenarioCard, shown, surely, tableOf, withUsual, word } from "./shared.js";
 
 const JOB = ["model", "system", "p_gpus", "algorithm", "prompts", "samples", "isl", "mean_osl", "max_osl", "updates", "placement", "staleness", "loop", "plan", "rollout_plan", "set", "measured"];
 
@@ -38,12 +38,12 @@ const FITS = { yes: "fits", no: "does not fit", too_close: "borderline" };
 function card(answer, i) {
   return scenarioCard(i, `${answer.algorithm} of ${answer.model} on ${answer.gpus} GPUs`,
     h("p", { class: "big" }, named(answer, "step_s"), h("small", {}, " per step")),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${surely(answer, "step_s")}`),
+    howSure(answer),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     answer.rollout_plan ? h("p", { class: "plan", "data-name": "rollout_plan" }, answer.rollout_plan) : "",
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
-      ["90 % interval", range(answer.interval?.p90, "s")],
-      howSure(answer),
       ["Placement", answer.placement],
       ...shown(answer, ["step_s", "plan", "rollout_plan"]),
       ["Memory", h("span", { class: `tag ${answer.fits}` }, `${FITS[answer.fits] ?? answer.fits}${answer.fits === "no" && answer.fails_in ? ` in ${answer.fails_in.replaceAll("_", " ")}` : ""}`)],

@@ -1,6 +1,7 @@
 // Scaling: throughput of strategies over numbers of GPUs, and where and why it stops.
 
-import { assumed, facts, h, noCard, number, range, scenarioCard, show, tableOf, withUsual } from "./shared.js";
+import { showing } from "../api.js";
+import { assumed, facts, h, named, noCard, scenarioCard, show, surely, tableOf, withUsual } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const ASKED = ["system", "counts", "strategies", "seq_len", "micro_batch", "floor", "set"];
@@ -41,11 +42,12 @@ function question(desk, i) {
 function card(answer, i) {
   const all = answer.curves.flatMap((curve) => curve.points).filter((point) => point.tokens_per_s !== null && point.fits !== "no");
   const most = all.reduce((best, point) => (best && best.tokens_per_s >= point.tokens_per_s ? best : point), null);
+  const told = showing({ ...answer, tokens_per_s: most?.tokens_per_s }, answer.presentation);
   const reach = (curve) => (curve.fits_from === null ? "fits on none" : curve.stops_at === null ? `to ${show(curve.scales_to, "count")} GPUs and beyond`
     : curve.scales_to === null ? "not at all" : `to ${show(curve.scales_to, "count")} GPUs`);
   return scenarioCard(i, `${answer.curves[0].model} on ${answer.system}`,
-    h("p", { class: "big" }, most ? [number(most.tokens_per_s, "count", "tokens_per_s"), h("small", {}, " tokens/s")] : "No strategy fits"),
-    h("p", { class: "quiet" }, most ? `at most: ${most.strategy} on ${show(most.gpus, "count")} GPUs, from ${range(most.intervals?.tokens_per_s?.p90, "count")}` : ""),
+    h("p", { class: "big" }, most ? [named(told, "tokens_per_s"), h("small", {}, " tokens/s")] : "No strategy fits"),
+    h("p", { class: "quiet" }, most ? `at most: ${most.strategy} on ${show(most.gpus, "count")} GPUs, 90 % interval ${surely(answer, "tokens_per_s")}` : ""),
     h("p", { class: "quiet" }, `${answer.mode} scaling, sequences of ${show(answer.seq_len, "count")}; above ${show(answer.floor, "share")}:`),
     facts(answer.curves.map((curve) => [curve.strategy, reach(curve)])));
 }

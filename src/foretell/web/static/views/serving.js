@@ -1,7 +1,7 @@
 // Serving: one deployment under one load, and how many chips a rate takes within its latency targets.
 
 import { differences } from "./differences.js";
-import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, surely, tableOf, withUsual, word } from "./shared.js";
+import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, sure, tableOf, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set", "measured"];
 const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set", "measured"];
@@ -59,16 +59,16 @@ function card(answer, i, sized) {
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, named(answer, "output_tokens_per_s_per_gpu"), h("small", {}, " tokens/s per GPU")),
     h("p", { class: "quiet" }, number(answer.batch, "count"), " in a batch"),
+    howSure(answer),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...before(answer, answer.prior?.tpot_ms?.mean, "ms"),
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
       [h("span", {}, word("TPOT", "tpot with or without the first token"), " p50 · p90 · p99"), h("span", {}, ...levels("tpot_ms"))],
       [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} per token`],
-      howSure(answer),
       ...shown(answer, ["ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu"]),
       ["KV cache", number(answer.kv_bytes, "bytes")],
-      sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (misses the targets)")] : null,
+      sized?.gpus ? ["GPUs for the rate", h("strong", {}, number(sized.gpus, "count", "sized_gpus"), sure(sized.intervals?.gpus?.p90, "count"), sized.best.meets ? "" : " (misses the targets)")] : null,
     ]),
     sized?.refused ? h("p", { class: "wrong" }, sized.refused.map((e) => e.message).join("; ")) : sized?.problems ? h("p", { class: "wrong" }, sized.problems.map((e) => e.message).join("; ")) : "");
 }

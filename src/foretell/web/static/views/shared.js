@@ -118,18 +118,20 @@ export function restOf(answer, but = []) {
 
 // How sure an answer is, in words.
 export function howSure(answer) {
-  return answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null;
+  return answer.interval_reason ? h("p", { class: "quiet" }, "How sure: ", h("span", { "data-name": "interval_reason" }, answer.interval_reason)) : "";
 }
 
-export function surely(answer, name, unit, at = name) {
-  return h("span", {}, number(answer[name], unit, at), sure(answer.intervals?.[name]?.p90, unit));
+// The 90 % interval of one of the answer's numbers, as it is shown everywhere.
+export function surely(answer, name) {
+  return answer.presentation?.numbers?.find((one) => one.name === name)?.["90%"] ?? "";
 }
 
 // The peak of memory with its interval, and how likely the plan is to fit by it.
 export function peak(answer, ...more) {
   const p = answer.fit_probability ?? null;
   const words = p === null ? "" : `, ${p > 0.99 ? "above 99 %" : p < 0.01 ? "below 1 %" : `${Math.round(100 * p)} %`} likely to fit`;
-  return h("span", {}, number(answer.peak_memory_bytes, "bytes", "peak_memory_bytes"), ...more, sure(answer.intervals?.peak_memory_bytes?.p90, "bytes", words));
+  const span = surely(answer, "peak_memory_bytes");
+  return h("span", {}, named(answer, "peak_memory_bytes"), ...more, h("small", { class: "sure quiet", title: "90 % interval" }, h("span", { class: "whole" }, span), words));
 }
 
 export function memoryMeter(answer) {

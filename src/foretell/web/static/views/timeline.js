@@ -2,7 +2,7 @@
 
 import { file } from "../api.js";
 import { save } from "../figure.js";
-import { assumed, facts, h, headingOf, named, noCard, planned, range, restOf, scenarioCard, shown, word } from "./shared.js";
+import { assumed, facts, h, headingOf, named, noCard, planned, restOf, scenarioCard, shown, surely, word } from "./shared.js";
 
 const OVER_STEP = "memory-over-step";
 
@@ -39,7 +39,7 @@ function card(answer, i) {
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, named(played, "step_s"), h("small", {}, " simulated")),
     h("p", { class: "plan", "data-name": "plan" }, played.plan),
-    facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], ...shown(played, ["step_s"])]));
+    facts([[word("90 % interval", "interval"), surely(played, "step_s")], ...shown(played, ["step_s"])]));
 }
 
 function overStep(desk, question, name) {

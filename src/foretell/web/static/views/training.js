@@ -2,7 +2,7 @@
 
 import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, fits, h, headingOf, howSure, memoryMeter, named, noCard, number, peak, planned, reasons, scenarioCard, shown, tableOf, word } from "./shared.js";
+import { assumed, before, facts, fits, h, headingOf, howSure, memoryMeter, named, noCard, number, peak, planned, reasons, scenarioCard, shown, surely, tableOf, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -45,14 +45,14 @@ function step(question) {
 function card(answer, i) {
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, named(answer, "step_s"), h("small", {}, " per step "), fits(answer)),
-    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${answer.presentation.numbers.find(({ name }) => name === "step_s")?.["90%"] ?? ""}`),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${surely(answer, "step_s")}`),
+    howSure(answer),
     answer.refusals?.length ? reasons(answer.refusals.map((text) => ({ path: frameworkOf(answer.plan), message: `cannot run this plan: ${text}` }))) : "",
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
-      howSure(answer),
       ...shown(answer, ["step_s", "peak_memory_bytes", "memory_capacity_bytes"]),
-      [word("peak memory"), peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
+      [word("peak memory"), peak(answer, " of ", named(answer, "memory_capacity_bytes"), " ", fits(answer))],
     ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
 }
 

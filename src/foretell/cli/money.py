@@ -1,13 +1,15 @@
-"""`foretell cost`: what chips, packages and systems cost, and work on them."""
+"""`foretell buy`, `compare` and `cost`: what to get, which system is cheapest, and what things cost."""
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from foretell.cli.answering import VerbAnswer, respond
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported
-from foretell.cli.output import no_as_json, show_answer, write_json
-from foretell.cli.plots import plot_file, write_plot
+from foretell.cli.output import no_as_json, plot_file, print_answer, write_plot
 from foretell.economics.answer import CostAnswer
+from foretell.specs.questions.buy import BuyQuestion
+from foretell.specs.questions.compare import CompareQuestion
 from foretell.specs.questions.cost import (
     PackageQuestion,
     RunQuestion,
@@ -16,6 +18,31 @@ from foretell.specs.questions.cost import (
 )
 
 T = TypeVar("T")
+
+
+@command(BuyQuestion)
+def buy(given: Given, edges: Edges) -> int:
+    """What to get for a budget and a deadline, what it costs, when it is done and how sure."""
+    from foretell.report.purchase import report_file, write_report
+    from foretell.studies.procurement.buy import buy as ask
+
+    file = report_file(edges.report)
+    with no_as_json(edges.json):
+        found = ask(**given)
+    if file is not None:
+        write_report(found.to_dict(), file)
+    print_answer("buy", found.to_dict(), json=edges.json)
+    best = found.options[0]
+    return 0 if best.within and (best.sure is None or best.sure >= 0.5) else 1
+
+
+@command(CompareQuestion)
+def compare(given: Given, edges: Edges) -> int:
+    """Rank systems by cost and speed for a job: USD per million tokens, run and request, and total cost."""
+    from foretell.studies.procurement.compare import compare as ask
+
+    how = VerbAnswer(ask=ask, shown={"with_reasons": edges.why})
+    return respond("compare", how, {"systems": (), **given}, edges)
 
 
 @command(PackageQuestion)
@@ -70,8 +97,4 @@ def ask_cost(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
         else:
             found = ask(question).to_dict()
     write_plot(file, "cost", lambda: found, quiet=edges.json)
-    if edges.json:
-        write_json(found)
-    else:
-        show_answer("cost", found)
-    return 0
+    return print_answer("cost", found, json=edges.json)

@@ -1,11 +1,129 @@
-"""`foretell calibrate`: measure this machine, and fit what predictions run with."""
+"""`foretell diagnose`, `characterize` and `calibrate`: measured runs, real training, and this machine."""
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from foretell.cli.flags import Json, Plot, arg, switch
-from foretell.cli.output import write_json
+from foretell.cli.answering import VerbAnswer, respond
+from foretell.cli.command import Edges, Given, command
+from foretell.cli.flags import Json, Plot, System, arg, number, switch
+from foretell.cli.output import draw_figure, plot_file, print_answer, write_json
 from foretell.errors import BadInput, Problem, bad_input, wrong
+from foretell.specs.questions.diagnose import DiagnoseQuestion
+from foretell.specs.questions.training import TraceQuestion
+
+
+@command(DiagnoseQuestion)
+def diagnose(given: Given, edges: Edges) -> int:
+    """Measured runs beside their predictions: likely causes of a gap, and what to measure next."""
+    from foretell.api.diagnose import diagnose as ask
+
+    return respond("diagnose", VerbAnswer(ask=ask), given, edges)
+
+
+@command(TraceQuestion)
+def traces(given: Given, edges: Edges) -> int:
+    """Where the time of each step and rank went, and the prediction of the same job beside it."""
+    from foretell.lab.characterize.traces.logs import is_log
+    from foretell.lab.characterize.traces.run import characterize_trace
+
+    files = list(given.get("files") or ())
+    if len(files) == 1 and is_log(files[0]):
+        return _log(str(files[0]), given, edges)
+    file = plot_file(edges.picture, "picture")
+    found = characterize_trace(**{"files": (), **given})
+    if file is not None:
+        from foretell.report.figures.trace_steps import trace_figure
+
+        draw_figure(trace_figure(found), file, quiet=edges.json)
+    return print_answer("characterize", found.to_dict(), json=edges.json)
+
+
+def _log(file: str, given: Given, edges: Edges) -> int:
+    """A text log of DeepSpeed or Megatron: the same split, and the prediction's beside it."""
+    from foretell.lab.characterize.traces.logs import characterize_log
+
+    job = {name: value for name, value in given.items() if name not in ("files", "model", "step")}
+    found = characterize_log(file, given.get("model"), **job)
+    return print_answer("characterize", found.to_dict(), json=edges.json)
+
+
+def run(
+    config: Annotated[str, arg("The matrix of points (docs/characterize.md).", "CONFIG.toml")],
+    *,
+    out: Annotated[
+        str, arg("Where results go, a file for each point.", "DIR")
+    ] = "characterization",
+    dry_run: Annotated[bool, switch("Print the matrix as predicted; run nothing.")] = False,
+    resume: Annotated[bool, switch("Go on in a folder; finished points are kept.")] = False,
+    timeout: Annotated[
+        float | None,
+        arg(
+            "Seconds without a sign of life after which a point is given up (default: the file's).",
+            "S",
+        ),
+    ] = None,
+    system: System = None,
+    node: Annotated[int, arg("Of several nodes, which this is.", "I")] = 0,
+    master: Annotated[str, arg("Of several nodes, where the first listens.", "HOST:PORT")] = "",
+    json: Json = False,
+) -> int:
+    """Train real models under torchrun, point by point, and lay predictions beside."""
+    from foretell.lab.characterize.launch import NodePlace
+    from foretell.lab.characterize.run import characterize
+    from foretell.report.characterize import characterized_text
+
+    with _watched() as tell:
+        found = characterize(
+            config,
+            out=out,
+            dry_run=dry_run,
+            resume=resume,
+            timeout=timeout,
+            system=system,
+            place=NodePlace(node=node, master=master),
+            tell=tell,
+        )
+    if json:
+        write_json(found.to_dict())
+    else:
+        print(characterized_text(found))
+    return int(any(row.status == "failed" for row in found.rows))
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on a terminal, else a line on standard error for each point."""
+    if not sys.stderr.isatty():
+
+        def line(done: int, many: int, text: str) -> None:
+            if text:
+                print(f"{done + 1} of {many}: {text}", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, many, text: bar.update(
+            task, completed=done, total=many, description=text[:80]
+        )
 
 
 def measure(
@@ -113,7 +231,6 @@ def runs(
     json: Json = False,
 ) -> int:
     """Write a system's file with what measured runs took over what is predicted."""
-    from foretell.cli.command import number
     from foretell.interop.user_files import write_whole
     from foretell.lab.calibrate.runs import calibrate_runs
 

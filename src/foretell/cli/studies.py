@@ -1,23 +1,30 @@
-"""`foretell sweep`: a study's points, how far they are, and what came of them."""
+"""`foretell sweep`, `codesign`, `optimise`, `scaling` and `sensitivity`: many points and their results."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App
 
+from foretell.cli.answering import VerbAnswer, respond
 from foretell.cli.app import help_text
 from foretell.cli.command import Edges, Given, command, number, parameter
-from foretell.cli.flags import Json, Processes, arg
-from foretell.cli.output import write_json
+from foretell.cli.flags import Json, Plot, Processes, arg
+from foretell.cli.output import draw_figure, plot_file, print_answer, show_answer, write_json
+from foretell.errors import bad_input
 from foretell.specs.questions.flags import flag_of
-from foretell.specs.questions.sweep import Runner, SweepQuestion
+from foretell.specs.questions.studies import ScalingQuestion, SensitivityQuestion
+from foretell.specs.questions.sweep import CodesignQuestion, OptimiseQuestion, Runner, SweepQuestion
 
 if TYPE_CHECKING:
+    from foretell.studies.sweep.codesign import Codesign
     from foretell.studies.sweep.run import SweepStatus
 
+INTERRUPTED = 130
+"""Exit code after an interrupt, as a shell has it; what was found so far is shown."""
 Folder = Annotated[str, arg("The folder that `sweep --out` wrote.", "DIR")]
 OutFile = Annotated[str, arg("File to write: .csv or .parquet.", "FILE")]
 Sql = Annotated[str | None, arg('SQL over the table "sweep" (default: all of it).', "QUERY")]
@@ -33,7 +40,7 @@ def sweep(given: Given, edges: Edges) -> int:
 
     with watch_progress() as progress:
         found = run(**given, progress=progress)
-    return _told(found, edges.json)
+    return _state(found, edges.json)
 
 
 def resume(
@@ -48,14 +55,14 @@ def resume(
 
     with watch_progress() as progress:
         found = run(folder, workers=number(workers), executor=executor, progress=progress)
-    return _told(found, json)
+    return _state(found, json)
 
 
 def status(folder: Folder, *, json: Json = False) -> int:
     """How far a sweep is, how fast, and whether its shards are whole."""
     from foretell.studies.sweep.run import status as look
 
-    return _told(look(folder), json)
+    return _state(look(folder), json)
 
 
 def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False) -> int:
@@ -89,7 +96,6 @@ def plot(
     json: Json = False,
 ) -> int:
     """Results as a figure: lines over a varied field, a heat map over two, a front of two results."""
-    from foretell.cli.plots import plot_file
     from foretell.report.figures.files import write_figure
     from foretell.report.figures.sweep_rows import study_figure
 
@@ -105,7 +111,7 @@ def plot(
     return 0
 
 
-def _told(found: "SweepStatus", json: bool) -> int:
+def _state(found: "SweepStatus", json: bool) -> int:
     """How far a sweep is, as text or JSON."""
     if json:
         write_json(found.to_dict())
@@ -164,19 +170,112 @@ def watch_progress(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
         yield report
 
 
+@command(CodesignQuestion)
+def codesign(given: Given, edges: Edges) -> int:
+    """The points of a study that no other beats: architecture, performance and cost together."""
+    from foretell.studies.sweep.codesign import codesign as run
+
+    file = plot_file(edges.plot)
+    with watch_progress("codesign") as progress:
+        found = run(**given, progress=progress)
+    if edges.json:
+        write_json(found.to_dict())
+    return _show_front(found, Path(given["study"]).stem, file, edges.json)
+
+
+def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:
+    """The points of a sweep that no other beats in the study's objectives, within its limits."""
+    from foretell.studies.sweep.codesign import designs
+
+    file = plot_file(plot)
+    found = designs(folder, wanted=True)
+    if json:
+        write_json(found.to_dict())
+    return _show_front(found, Path(folder).name, file, json)
+
+
+def _show_front(found: "Codesign", title: str, file: Path | None, written: bool) -> int:
+    """A front as text, where its JSON was not written, and as a picture; 1 where nothing will do."""
+    if not found.chosen.front.any():
+        for line in found.why_not():
+            print(f"error: {line}", file=sys.stderr)
+        return 1
+    if not written:
+        show_answer("codesign", found.to_dict())
+    if file is not None:
+        from foretell.report.figures.codesign import codesign_figure
+
+        draw_figure(codesign_figure(found, title), file, quiet=written)
+    return 0
+
+
+@command(OptimiseQuestion)
+def optimise(given: Given, edges: Edges) -> int:
+    """Search a study's fields, anything between two ends among them, for its objectives within its limits."""
+    from foretell.studies.sweep.optimise import optimise as run
+
+    file = plot_file(edges.plot)
+    storage = given.get("storage")
+    with watch_progress("optimise") as progress:
+        found = run(**given, progress=progress)
+    if found.interrupted:
+        where = f"; go on: --storage {storage} --resume" if storage else ""
+        print(f"ended after {found.trials} of {found.asked} trials{where}", file=sys.stderr)
+    if not found.trials:
+        return INTERRUPTED
+    if edges.json:
+        write_json(found.to_dict())
+    code = _show_front(found.found, Path(given["study"]).stem, file, edges.json)
+    return INTERRUPTED if found.interrupted else code
+
+
+@command(ScalingQuestion)
+def scaling(given: Given, edges: Edges) -> int:
+    """Throughput of strategies over numbers of GPUs, what it is made of, and where it stops."""
+    from foretell.report.figures.strategies import scaling_figure, study_figure
+
+    file = plot_file(edges.plot, "picture")
+    if edges.study:
+        from foretell.studies.scaling.study import study as run_study
+
+        if given.get("models") or "system" in given:
+            raise bad_input("study", True, "has models and systems of its own")
+        whole = run_study()
+        drawn, told, fits = study_figure(whole), whole.to_dict(), True
+    else:
+        from foretell.studies.scaling.run import scaling as run
+
+        found = run(*given.pop("models", ()), **given)
+        drawn, told = scaling_figure(found), found.to_dict()
+        fits = any(curve.fits_from is not None for curve in found.curves)
+    if file is not None:
+        draw_figure(drawn, file, quiet=edges.json)
+    print_answer("scaling", told, json=edges.json)
+    return 0 if fits else 1
+
+
+@command(SensitivityQuestion)
+def sensitivity(given: Given, edges: Edges) -> int:
+    """How time, cost and energy answer to every number of hardware, software and price."""
+    from foretell.studies.sensitivity import sensitivities
+
+    counted = "searches" if given.get("replan") else "numbers"
+    return respond("sensitivity", VerbAnswer(ask=sensitivities, counted=counted), given, edges)
+
+
 def _verbs() -> App:
     """`sweep STUDY`, and what is asked of a folder with results."""
     made = App(name="sweep")
     made.default(sweep)
-    made.command("foretell.cli.sweep:status", help="How far a sweep is; checks its shards.")
-    made.command("foretell.cli.sweep:resume", help="Go on with a sweep that was ended.")
-    made.command("foretell.cli.codesign:front", help="The points that no other beats.")
+    made.command("foretell.cli.studies:status", help="How far a sweep is; checks its shards.")
+    made.command("foretell.cli.studies:resume", help="Go on with a sweep that was ended.")
+    made.command("foretell.cli.studies:front", help="The points that no other beats.")
     made.command(
-        "foretell.cli.sweep:export",
+        "foretell.cli.studies:export",
         help=help_text("sweep export", "The results as one file, or by SQL."),
     )
     made.command(
-        "foretell.cli.sweep:plot", help=help_text("sweep plot", "The results as a figure.")
+        "foretell.cli.studies:plot", help=help_text("sweep plot", "The results as a figure.")
     )
     return made
 

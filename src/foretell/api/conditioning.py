@@ -21,9 +21,9 @@ from foretell.errors import BadInput, Infeasible, Problem, bad_input
 from foretell.inputs.question import collect, plan_of
 from foretell.inputs.system import system_of
 from foretell.records import dataclass
+from foretell.search.leading import is_equal
 from foretell.search.plan_checks import check_plan
 from foretell.search.search import SearchResult, search_plans
-from foretell.search.leading import is_equal
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.measurement import MEASURED_MEMORY, WATCHED, Measurement
 from foretell.specs.plan import Plan, batch_of

@@ -238,7 +238,7 @@ def improve_card(told: Told) -> Presentation:
 def read_back_table(rows: Sequence[Told]) -> tuple[ShownTable, ...]:
     """Every value of a question that was read from a launch, and where it comes from."""
     return table_of(
-        [{**row, "line": None if row["line"] is None else str(row["line"])} for row in rows],
+        [{**row, "line": "" if row["line"] is None else row["line"]} for row in rows],
         "name", "value", "origin", "key", "line",
         labels={"name": "read back", "value": "value", "origin": "from", "key": "argument"},
     )  # fmt: skip

@@ -222,7 +222,7 @@ def picture(found: dict[str, list[dict[str, Any]]], path: str) -> None:
     """Both tables as one figure."""
     from foretell.report.figures.files import write_figure
     from foretell.report.figures.lines import lines
-    from foretell.report.figures.panels import panels
+    from foretell.report.figures.multiples import panels
 
     sizes = [
         {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.errors import BadInput, Infeasible
-from foretell.report.figures.strategies import efficiency
+from foretell.report.figures.scaling import efficiency
 from foretell.studies.scaling.evaluate import BANDWIDTHS, structure
 from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
 from foretell.studies.scaling.run import (

@@ -8,7 +8,7 @@ import pytest
 
 import foretell as package
 from foretell.report.figures import files
-from foretell.report.figures.differences import plans_figure
+from foretell.report.figures.breakdown import plans_figure
 from tests.surfaces.command import foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64")

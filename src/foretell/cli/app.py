@@ -114,7 +114,7 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
     "explain": "training:explain",
     "compare-plans": "training:compare_plans",
     "improve": "training:improve",
-    "diagnose": "measured:diagnose",
+    "diagnose": "measurements:diagnose",
     "serve": "serving:serve",
     "size": "serving:size",
     "fleet": "serving:fleet",
@@ -145,9 +145,9 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
         "cost": ("validate:cost", "Tables of die and package costs."),
     },
     "calibrate": {
-        "measure": ("measured:measure", "Time kernels, layers and steps on this machine."),
-        "fit": ("measured:fit", "Fit a chip's file to what was measured, for --system."),
-        "runs": ("measured:runs", "A system's file from measured runs, for --system."),
+        "measure": ("measurements:measure", "Time kernels, layers and steps on this machine."),
+        "fit": ("measurements:fit", "Fit a chip's file to what was measured, for --system."),
+        "runs": ("measurements:runs", "A system's file from measured runs, for --system."),
     },
     "cost": {
         "chip": ("money:chip", "The dies of a chip."),
@@ -167,8 +167,8 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
     "doctor": "installation:doctor",
     "completion": "installation:completion",
     "characterize": {
-        "run": ("measured:run", "Train real models, point by point of a matrix."),
-        "trace": ("measured:traces", "Break traces of training down."),
+        "run": ("measurements:run", "Train real models, point by point of a matrix."),
+        "trace": ("measurements:traces", "Break traces of training down."),
     },
     "translate": {
         "train": ("translate:train", "Train; a run that was ended goes on."),

@@ -97,7 +97,7 @@ def plot(
 ) -> int:
     """Results as a figure: lines over a varied field, a heat map over two, a front of two results."""
     from foretell.report.figures.files import write_figure
-    from foretell.report.figures.sweep_rows import study_figure
+    from foretell.report.figures.sweep import study_figure
 
     file = plot_file(out, "out")
     figure, told = study_figure(folder, {"x": x, "y": y, "value": value})
@@ -203,7 +203,7 @@ def _show_front(found: "Codesign", title: str, file: Path | None, written: bool)
     if not written:
         show_answer("codesign", found.to_dict())
     if file is not None:
-        from foretell.report.figures.codesign import codesign_figure
+        from foretell.report.figures.pareto import codesign_figure
 
         draw_figure(codesign_figure(found, title), file, quiet=written)
     return 0
@@ -232,7 +232,7 @@ def optimise(given: Given, edges: Edges) -> int:
 @command(ScalingQuestion)
 def scaling(given: Given, edges: Edges) -> int:
     """Throughput of strategies over numbers of GPUs, what it is made of, and where it stops."""
-    from foretell.report.figures.strategies import scaling_figure, study_figure
+    from foretell.report.figures.scaling import scaling_figure, study_figure
 
     file = plot_file(edges.plot, "picture")
     if edges.study:

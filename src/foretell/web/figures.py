@@ -189,7 +189,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Bars of one of the trees of a cost."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.web.page_figures.costs import cost_bars
+        from foretell.report.figures.breakdown import cost_bars
 
         return cost_bars(found, names, tree)
 
@@ -197,7 +197,7 @@ def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
 
 
 def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.network import bandwidths
+    from foretell.report.figures.lines import bandwidths
 
     return bandwidths(found, names)
 
@@ -206,7 +206,7 @@ def _clusters(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer
     """Bars of the systems of one comparison."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.clusters import clusters
+        from foretell.report.figures.breakdown import clusters
 
         return clusters(found[0], column)
 
@@ -217,7 +217,7 @@ def _curves(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Lines of strategies over numbers of GPUs."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.clusters import curves
+        from foretell.report.figures.scaling import curves
 
         return curves(found, names, column)
 

@@ -55,8 +55,8 @@ def held_out(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
     """The same as a figure, of the rows that have all words of `find`."""
+    from foretell.report.figures.lines import published_beside_ours
     from foretell.report.figures.look import template
-    from foretell.web.page_figures.lines import published_beside_ours
 
     words = find.lower().split()
     made = published_beside_ours(

@@ -29,7 +29,7 @@ from foretell.kernels.families.gemm import seconds as gemm_seconds
 from foretell.kernels.families.pointwise import PointwiseCoefficients, pointwise_seconds
 from foretell.lab.calibrate import fit, fit_file, fit_report, measured_rows
 from foretell.report.figure_svg import figure_svg
-from foretell.report.figures.fit import fit_figure
+from foretell.report.figures.lines import fit_figure
 from tests.surfaces.command import foretell
 
 needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed")

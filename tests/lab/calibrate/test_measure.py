@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.cli import measured as cli
+from foretell.cli import measurements as cli
 from foretell.errors import BadInput
 from foretell.lab.calibrate.measure import file, plan, run
 from foretell.lab.calibrate.measure.clock import _count

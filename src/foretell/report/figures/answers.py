@@ -3,20 +3,24 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.report.figures.breakdown import phase_bars, serve_bars, shares_bars, time_bars
-from foretell.report.figures.clusters import clusters
-from foretell.report.figures.cost import cost_figure
-from foretell.report.figures.differences import plans_figure
-from foretell.report.figures.lines import latency_bars
+from foretell.report.figures.breakdown import (
+    clusters,
+    cost_figure,
+    phase_bars,
+    plans_figure,
+    serve_bars,
+    shares_bars,
+    time_bars,
+    total_cost_figures,
+)
+from foretell.report.figures.lines import bandwidths, latency_bars
 from foretell.report.figures.look import Figure, sentence
 from foretell.report.figures.memory import memory_bars, memory_over_step
-from foretell.report.figures.network import bandwidths
-from foretell.report.figures.panels import panels
+from foretell.report.figures.multiples import panels
 from foretell.report.figures.pareto import pareto
 from foretell.report.figures.roofline import op_roofline
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, result_rows, tornado
-from foretell.report.figures.waterfall import total_cost_figures
 from foretell.sharding.pipeline import stage_names
 from foretell.units import field_unit
 from foretell.units import format as show

@@ -18,6 +18,8 @@ from foretell.units import field_unit, symbol
 
 Figure = dict[str, Any]
 """`{"data": [...], "layout": {...}}`."""
+Trace = dict[str, Any]
+"""One trace of it."""
 Theme = Literal["light", "dark"]
 
 COLOURS = (
@@ -143,6 +145,15 @@ def template(theme: Theme = "light") -> dict[str, Any]:
     }
 
 
+def heading(title: str) -> dict[str, Any]:
+    """What the layout of every figure begins with."""
+    font = {"size": 16}
+    return {
+        "title": {"text": title, "x": 0.02, "xanchor": "left", "font": font},
+        "template": template(),
+    }
+
+
 def figure(
     traces: Sequence[Mapping[str, Any]],
     title: str,
@@ -154,17 +165,87 @@ def figure(
     data = [dict(trace) for trace in traces]
     named = [trace for trace in data if trace.get("showlegend", True) and trace.get("name")]
     base = {
-        "title": {"text": title, "x": 0.02, "xanchor": "left", "font": {"size": 16}},
+        **heading(title),
         "xaxis": axis(x),
         "yaxis": axis(y),
         "margin": {"l": 70, "r": 24, "t": 56, "b": 72},
         "legend": {"traceorder": "normal"},
         "showlegend": len(named) > 1,
-        "template": template(),
     }
     if not data:
         base["annotations"] = [note("nothing to show", 0.5, 0.5)]
     return {"data": data, "layout": {**base, **layout}}
+
+
+def bars(
+    name: str, x: Sequence[Any], y: Sequence[Any], colour: Any, hover: str = "%{y:.4g}", **more: Any
+) -> Trace:
+    """Upright bars of one colour, or of one each; lying ones with `orientation` h."""
+    return {
+        "type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour}, "hovertemplate": hover,
+        **more,
+    }  # fmt: skip
+
+
+def points(
+    name: str,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    hover: str | None = None,
+    mode: str = "lines+markers",
+    **more: Any,
+) -> Trace:
+    """A line, marks, or both; without a text beside the pointer where there is none to say."""
+    said = {"hoverinfo": "skip"} if hover is None else {"hovertemplate": hover}
+    return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, **said, **more}
+
+
+def ideal(name: str, x: Sequence[Any], y: Sequence[Any], dash: str = "dot", **more: Any) -> Trace:
+    """A grey line to compare with: a floor, a front, an even share."""
+    line = {"color": GREY, "dash": dash, "width": 1.5}
+    return points(name, x, y, mode="lines", line=line, **more)
+
+
+def whiskers(
+    x: Sequence[Any],
+    y: Sequence[float],
+    intervals: Sequence[Any],
+    hover: str = "%{y:.4g}",
+    factor: float = 1.0,
+    name: str = "whole",
+) -> Trace:
+    """90 % intervals at the ends of bars."""
+    spread = {**error_bars(y, intervals, factor), "color": GREY}
+    return points(
+        name, x, y, hover, "markers", marker={"color": GREY, "size": 1}, error_y=spread,
+        showlegend=False,
+    )  # fmt: skip
+
+
+def stacked(
+    columns: Mapping[str, Sequence[float]],
+    places: Sequence[str],
+    colours: Mapping[str, str],
+    more: Sequence[Trace],
+    title: str,
+    x: str | Mapping[str, Any],
+    y: str | Mapping[str, Any],
+    hover: str = "%{y:.4g}",
+    **layout: Any,
+) -> Figure:
+    """Bars on each other, a colour a part, and what is drawn over them; nothing where there are no places."""
+    traces = [
+        bars(part.replace("_", " "), places, column, colours[part], hover)
+        for part, column in columns.items()
+    ]
+    return figure(
+        [*traces, *more] if places else [], title, x, y, barmode="stack", bargap=gap_of(len(places)),
+        legend={"traceorder": "reversed"}, **layout,
+    )  # fmt: skip
+
+
+NAMES = {"text": "", "type": "category"}
+"""An axis of names."""
 
 
 def axis(told: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -4,22 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    GREY,
     HELD,
     LIMIT,
+    NAMES,
     Figure,
+    bars,
     distinct_colours,
-    error_bars,
     figure,
     gap_of,
     note,
+    points,
     unit_of_seconds,
+    whiskers,
 )
+from foretell.report.presentation.labels import part_words
 
 GIB = 2.0**30
-
-NAMES = {"lost": "fragmentation"}
-"""Parts of memory -> what they are called, where that differs."""
 
 
 def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
@@ -29,21 +29,15 @@ def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
     names = [stage["name"] for stage in stages]
     colours = distinct_colours(kinds, HELD)
     traces = [
-        {
-            "type": "bar",
-            "name": NAMES.get(kind, kind),
-            "x": names,
-            "y": [_part(stage, kind) / GIB for stage in stages],
-            "marker": {"color": colours[kind]},
-            "hovertemplate": "%{y:.4g} GiB",
-        }
+        bars(part_words(kind), names, [_part(stage, kind) / GIB for stage in stages], colours[kind],
+             "%{y:.4g} GiB")
         for kind in kinds
-    ]
+    ]  # fmt: skip
     traces += _whisker(answer, stages)
     heading = title or f"Memory: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
     shapes, words = _capacities(answer.get("memory_capacity_bytes"), stages)
     return figure(
-        traces, heading, {"text": "", "type": "category"}, "used at the peak (GiB)",
+        traces, heading, NAMES, "used at the peak (GiB)",
         barmode="stack", bargap=gap_of(len(names)), legend={"traceorder": "reversed"},
         shapes=shapes, annotations=words,
     )  # fmt: skip
@@ -81,19 +75,11 @@ def _whisker(
         fullest = max(range(len(stages)), key=lambda i: float(stages[i]["value"]))
         ends[fullest] = (answer.get("intervals") or {}).get("peak_memory_bytes")
     known = [(stage, one) for stage, one in zip(stages, ends, strict=True) if one]
+    if not known:
+        return []
     tops = [stage["value"] / GIB for stage, _ in known]
-    whiskers = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "peak",
-        "x": [stage["name"] for stage, _ in known],
-        "y": tops,
-        "marker": {"color": GREY, "size": 1},
-        "error_y": {**error_bars(tops, [one for _, one in known], 1.0 / GIB), "color": GREY},
-        "showlegend": False,
-        "hovertemplate": "%{y:.4g} GiB",
-    }
-    return [whiskers] if known else []
+    names, spans = [stage["name"] for stage, _ in known], [one for _, one in known]
+    return [whiskers(names, tops, spans, "%{y:.4g} GiB", 1.0 / GIB, "peak")]
 
 
 def memory_over_step(
@@ -107,20 +93,15 @@ def memory_over_step(
     kinds = [kind for kind in HELD if kind in held]
     kinds += [kind for kind in held if kind not in kinds]
     colours = distinct_colours(kinds, HELD)
+    moments = [moment * factor for moment in line["moments_s"]]
     traces = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "stackgroup": "held",
-            "name": NAMES.get(kind, kind),
-            "x": [moment * factor for moment in line["moments_s"]],
-            "y": [value / GIB for value in held[kind]],
-            "line": {"shape": "hv", "width": 0.5, "color": colours[kind]},
-            "fillcolor": colours[kind],
-            "hovertemplate": "%{y:.4g} GiB",
-        }
+        points(
+            part_words(kind), moments, [value / GIB for value in held[kind]], "%{y:.4g} GiB", "lines",
+            stackgroup="held", line={"shape": "hv", "width": 0.5, "color": colours[kind]},
+            fillcolor=colours[kind],
+        )
         for kind in kinds
-    ]
+    ]  # fmt: skip
     heading = title or (
         f"Memory of stage {wanted}: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
     )

@@ -1,13 +1,15 @@
 """What cannot be had better in one wish without being worse in the other."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foretell.report.figures.look import (
-    GREY,
     Figure,
+    Trace,
     figure,
+    ideal,
     nth_colour,
+    points,
     sentence,
     shown_in,
     shown_value,
@@ -15,7 +17,11 @@ from foretell.report.figures.look import (
     value_axis,
     words_of,
 )
+from foretell.report.presentation.study_cards import cell
 from foretell.search.pareto import pareto_front
+
+if TYPE_CHECKING:
+    from foretell.studies.sweep.codesign import Codesign
 
 MOST = 5000
 """Points that are drawn beside the front; with more, every so many of them."""
@@ -42,20 +48,10 @@ def pareto(
     )
     rest = [row for row, on in zip(known, front, strict=True) if not on]
     rest = rest[:: max(1, -(-len(rest) // MOST))]
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     if best:
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "front",
-                "x": [row[x] for row in best],
-                "y": [row[y] for row in best],
-                "line": {"color": GREY, "dash": "dot", "width": 1.5},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
-        )
+        across, up = ([row[name] for row in best] for name in (x, y))
+        traces.append(ideal("front", across, up, showlegend=False))
     groups = list(dict.fromkeys(_group(row, group) for row in known))
     for i, name in enumerate(groups):
         colour = nth_colour(i)
@@ -64,8 +60,8 @@ def pareto(
             if chosen:
                 traces.append(_points(chosen, (x, y, label), name, colour, on))
     heading = title or sentence(f"{words_of(y)} against {words_of(x)}")
-    across, up = (_axis(name, [row[name] for row in known]) for name in (x, y))
-    return figure(traces, heading, across, up, showlegend=True)
+    axes = [_axis(name, [row[name] for row in known]) for name in (x, y)]
+    return figure(traces, heading, axes[0], axes[1], showlegend=True)
 
 
 def _axis(name: str, values: Sequence[float]) -> str | dict[str, Any]:
@@ -87,18 +83,50 @@ def _points(
     name: str,
     colour: str,
     on: bool,
-) -> dict[str, Any]:
+) -> Trace:
     x, y, label = fields
     words = "on the front" if on else "dominated"
     marker: dict[str, Any] = {"color": colour, "size": 9 if on else 6}
     marker |= {} if on else {"symbol": "circle-open", "opacity": 0.6}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{name}, {words}" if name else words,
-        "x": [row[x] for row in rows],
-        "y": [row[y] for row in rows],
-        "text": [str(row.get(label) or "") for row in rows],
-        "marker": marker,
-        "hovertemplate": "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
-    }
+    return points(
+        f"{name}, {words}" if name else words, [row[x] for row in rows], [row[y] for row in rows],
+        "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>", "markers",
+        text=[str(row.get(label) or "") for row in rows], marker=marker,
+    )  # fmt: skip
+
+
+def codesign_figure(found: "Codesign", title: str) -> Figure:
+    """Points within the limits and their front, over the first two objectives."""
+    names = [*found.chosen.objectives][:2]
+    y, x = names[0], names[-1]
+    axes = found.table.values
+    groups = _grouping(axes)
+    rows = [
+        {
+            x: float(found.value(x)[place]),
+            y: float(found.value(y)[place]),
+            "point": _label(axes, groups, place),
+            "group": f"{words_of(groups)} {cell(groups, axes[groups][place])}"
+            if groups
+            else "points",
+        }
+        for place in map(int, found.chosen.within.nonzero()[0])
+    ]
+    ways = found.chosen.objectives
+    return pareto(rows, x, y, (ways[x], ways[y]), label="point", group="group", title=title)
+
+
+def _varied(axes: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Flags and paths with more than one value."""
+    return [name for name, column in axes.items() if len(set(map(str, column))) > 1]
+
+
+def _grouping(axes: Mapping[str, Sequence[Any]]) -> str:
+    """What colours the marks: the first thing that varies and has few values."""
+    several = [n for n, column in axes.items() if 1 < len(set(map(str, column))) <= 10]
+    return several[0] if several else ""
+
+
+def _label(axes: Mapping[str, Sequence[Any]], groups: str, place: int) -> str:
+    varied = [name for name in _varied(axes) if name != groups]
+    return ", ".join(cell(name, axes[name][place]) for name in varied)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import GREY, Figure, figure, log_axis, nth_colour
+from foretell.report.figures.look import GREY, Figure, Trace, figure, log_axis, nth_colour, points
 
 Roof = Mapping[str, Any]
 """`name`, `flop_per_s` and `bytes_per_s`."""
@@ -15,47 +15,35 @@ ROOM = 3.0
 """How far the axis goes beyond the points and the ridges, as a factor."""
 
 
-def roofline(roofs: Sequence[Roof], points: Sequence[Point], title: str = "Roofline") -> Figure:
+def roofline(roofs: Sequence[Roof], operations: Sequence[Point], title: str = "Roofline") -> Figure:
     """Points under roofs, both axes by logarithms; a point's size is its share of the time."""
     ridges = [roof["flop_per_s"] / roof["bytes_per_s"] for roof in roofs]
-    across = [*ridges, *(point["flop_per_byte"] for point in points if point["flop_per_byte"] > 0)]
+    across = [
+        *ridges,
+        *(point["flop_per_byte"] for point in operations if point["flop_per_byte"] > 0),
+    ]
     low, high = min(across, default=1.0) / ROOM, max(across, default=1.0) * ROOM
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for i, (roof, ridge) in enumerate(zip(roofs, ridges, strict=True)):
         at = [low, ridge, high]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": roof["name"],
-                "x": at,
-                "y": [min(x * roof["bytes_per_s"], roof["flop_per_s"]) / 1e12 for x in at],
-                "line": {"color": GREY, "width": 2, "dash": ("solid", "dash", "dot")[i % 3]},
-                "hovertemplate": "%{y:.4g} TFLOP/s at %{x:.4g} FLOP/B",
-            }
-        )
-    groups = list(dict.fromkeys(str(point.get("group") or "operations") for point in points))
+        rates = [min(x * roof["bytes_per_s"], roof["flop_per_s"]) / 1e12 for x in at]
+        line = {"color": GREY, "width": 2, "dash": ("solid", "dash", "dot")[i % 3]}
+        hover = "%{y:.4g} TFLOP/s at %{x:.4g} FLOP/B"
+        traces.append(points(roof["name"], at, rates, hover, "lines", line=line))
+    groups = list(dict.fromkeys(str(point.get("group") or "operations") for point in operations))
     for i, group in enumerate(groups):
-        own = [p for p in points if str(p.get("group") or "operations") == group]
+        own = [p for p in operations if str(p.get("group") or "operations") == group]
         own = [p for p in own if p["flop_per_byte"] > 0 and p["flop_per_s"] > 0]
         sizes = [8.0 + 32.0 * float(p.get("share") or 0.0) ** 0.5 for p in own]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": group,
-                "x": [p["flop_per_byte"] for p in own],
-                "y": [p["flop_per_s"] / 1e12 for p in own],
-                "text": [_told(p) for p in own],
-                "hovertemplate": "%{text}<br>%{y:.4g} TFLOP/s at %{x:.4g} FLOP/B<extra></extra>",
-                "marker": {
-                    "color": nth_colour(i),
-                    "size": sizes,
-                    "opacity": 0.8,
-                    "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
-                },
-            }
-        )
+        marker = {
+            "color": nth_colour(i), "size": sizes, "opacity": 0.8,
+            "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
+        }  # fmt: skip
+        hover = "%{text}<br>%{y:.4g} TFLOP/s at %{x:.4g} FLOP/B<extra></extra>"
+        traces.append(points(
+            group, [p["flop_per_byte"] for p in own], [p["flop_per_s"] / 1e12 for p in own], hover,
+            "markers", text=[_told(p) for p in own], marker=marker,
+        ))  # fmt: skip
     y = log_axis("rate (TFLOP/s)", [value for trace in traces for value in trace["y"]])
     x = log_axis("operations per byte of device memory (FLOP/B)", [low, high])
     return figure(traces, title, x, y, showlegend=True, legend={"itemsizing": "constant"})
@@ -70,7 +58,7 @@ def op_roofline(explained: Mapping[str, Any], title: str = "") -> Figure:
         for path, words in UNITS.items()
         if path in numbers
     ]
-    points = [
+    shown = [
         {
             "name": f"{op['op']}, {op['phase']}",
             "group": op["family"],
@@ -82,7 +70,7 @@ def op_roofline(explained: Mapping[str, Any], title: str = "") -> Figure:
         if op["flop"] > 0.0 and op["moved_bytes"] > 0.0
     ]
     place = f"{explained['model']} on {explained['gpus']:,} x {explained['system']}"
-    return roofline(roofs, points, title or f"Operations of one step: {place}")
+    return roofline(roofs, shown, title or f"Operations of one step: {place}")
 
 
 def _told(point: Point) -> str:

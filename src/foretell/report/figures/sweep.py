@@ -2,13 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, bad_input, unknown
-from foretell.report.figures.heatmap import heat_map, log_colours
-from foretell.report.figures.lines import lines
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, unknown
+from foretell.report.figures.lines import lines, named_values
 from foretell.report.figures.look import (
+    DECADES,
+    NAMES,
+    SCALE,
     Figure,
+    figure,
+    log_values,
     sentence,
     shown_in,
     shown_value,
@@ -112,10 +117,7 @@ def map_panels(
     across = min(len(apart), 3)
     parts = []
     for place, (key, own) in enumerate(apart.items()):
-        named = ", ".join(
-            f"{words_of(n)} {shown_value(n, v)} {shown_in(n)[1]}".strip()
-            for n, v in zip(others, key, strict=True)
-        )
+        named = named_values(dict(zip(others, key, strict=True)), others)
         traces = [
             {
                 **trace,
@@ -128,8 +130,8 @@ def map_panels(
         ]
         for trace in traces:
             trace["colorbar"] = {"title": {"text": title_of(value)}, **logs.get("colorbar", {})}
-        axes = ({"text": title_of(n), "type": "category", "showgrid": False} for n in (x, y))
-        parts.append(SmallPanel(title=named, traces=traces, x=next(axes), y=next(axes)))
+        across_axis, up_axis = _axes(x, y)
+        parts.append(SmallPanel(title=named, traces=traces, x=across_axis, y=up_axis))
     heading = title or sentence(f"{words_of(value)} over {words_of(x)} and {words_of(y)}")
     return small_multiples(parts, heading, across, width=440 * across + 140, key=0)
 
@@ -155,3 +157,124 @@ def column_direction(column: str, directions: Mapping[str, str]) -> str:
 
 def _differs(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
     return len({row.get(name) for row in rows}) > 1
+
+
+def _axes(x: str, y: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Axes of a heat map."""
+    across, up = ({**NAMES, "text": title_of(name), "showgrid": False} for name in (x, y))
+    return across, up
+
+
+def heat_map(
+    rows: Sequence[Mapping[str, Any]],
+    x: str,
+    y: str,
+    value: str,
+    title: str = "",
+    best: str = "min",
+) -> Figure:
+    """Rows of a sweep as cells; cells without a row, or with an unknown value, are empty.
+
+    Where several rows share a cell (a third field varies) the best value is shown: the
+    least, or with `best` max the largest. Values that span decades are coloured by their logarithms.
+    """
+    across, up = _values(rows, x), _values(rows, y)
+    factor, better = shown_in(value)[0], max if best == "max" else min
+    cells: dict[tuple[Any, Any], float] = {}
+    for row in rows:
+        if row.get(value) is not None:
+            key = row[x], row[y]
+            shown = factor * float(row[value])
+            cells[key] = better(shown, cells.get(key, shown))
+    grid = [[cells.get((column, line)) for column in across] for line in up]
+    map_: dict[str, Any] = {
+        "type": "heatmap",
+        "x": [shown_value(x, column) for column in across],
+        "y": [shown_value(y, line) for line in up],
+        "z": grid,
+        "colorscale": SCALE,
+        "colorbar": {"title": {"text": title_of(value), "side": "right"}},
+        "texttemplate": "%{z:.4~g}",
+        "hovertemplate": "%{x}, %{y}: %{z:.4g}<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 1,
+        "ygap": 1,
+    }
+    logs = log_colours(grid)
+    bar = {**map_["colorbar"], **logs.pop("colorbar", {})}
+    map_ |= {**logs, "colorbar": bar}
+    heading = title or sentence(f"{words_of(value)} over {words_of(x)} and {words_of(y)}")
+    return figure(
+        [map_] if cells else [], heading,
+        *_axes(x, y),
+    )  # fmt: skip
+
+
+def log_colours(grid: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+    """What differs where values span decades: colours by logarithms, words as they are; else nothing."""
+    known = [value for row in grid for value in row if value is not None]
+    if not known or min(known) <= 0.0 or max(known) / min(known) < DECADES:
+        return {}
+    at = log_values(min(known), max(known))
+    return {
+        "z": [[None if v is None else math.log10(v) for v in row] for row in grid],
+        "text": [["" if v is None else f"{v:.4g}" for v in row] for row in grid],
+        "texttemplate": "%{text}",
+        "hovertemplate": "%{x}, %{y}: %{text}<extra></extra>",
+        "colorbar": {
+            "tickvals": [math.log10(value) for value in at],
+            "ticktext": [f"{value:,.6g}" for value in at],
+        },
+    }
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """Distinct values, numbers in order, words as they come."""
+    found = list(dict.fromkeys(row[name] for row in rows if row.get(name) is not None))
+    numbers = all(isinstance(one, int | float) for one in found)
+    return sorted(found) if numbers else found
+
+
+MOST_ROWS = 20_000
+"""Rows that a figure is made of; of more, the front and every so many of the others."""
+
+
+def study_figure(
+    folder: str | Path, asked: Mapping[str, str | None]
+) -> tuple[Figure, dict[str, Any]]:
+    """The figure of a sweep's results, and what it shows."""
+    import numpy as np
+
+    from foretell.search.pareto import pareto_front
+    from foretell.studies.sweep.columns import POINT
+    from foretell.studies.sweep.export import results
+    from foretell.studies.sweep.run import needs_polars
+    from foretell.studies.sweep.shards import read_manifest
+
+    study, _ = read_manifest(Path(folder))
+    needs_polars()
+    table = results(folder)
+    schema = table.collect_schema()
+    known = [name for name in schema.names() if name != POINT]
+    varied = [axis.path for axis in study.axes]
+    objectives = list(study.objectives) or list(FALLBACK[study.kind])
+    x, y, value = chosen_columns(varied, objectives, known, asked)
+    wanted = dict.fromkeys([x, y, *([value] if value else []), *varied, "plan", "fits"])
+    frame = table.select([name for name in wanted if name in known])
+    if "fits" in known:
+        import polars as pl
+
+        frame = frame.filter(pl.col("fits") != "no")
+    frame = frame.drop_nulls([x, y, *([value] if value else [])]).collect()
+    if not len(frame):
+        message = "no point of the sweep has an answer in these columns"
+        raise Infeasible([Problem(path="folder", value=str(folder), message=message)])
+    if len(frame) > MOST_ROWS and value is None and x not in varied:
+        ways = [column_direction(name, study.objectives) for name in (x, y)]
+        front = pareto_front([frame[x].to_numpy(), frame[y].to_numpy()], ways)
+        kept = np.arange(len(frame)) % -(-len(frame) // MOST_ROWS) == 0
+        frame = frame.filter(front | kept)
+    title = f"{study.base.get('model') or study.verb} on {study.base.get('system', '')}".strip()
+    title = f"{title} ({Path(folder).name})"
+    drawn = sweep_figure(frame.to_dicts(), (x, y, value), varied, study.objectives, title)
+    return drawn, {"x": x, "y": y, "value": value, "rows": len(frame)}

@@ -4,7 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, nth_colour, unit_of_seconds
+from foretell.report.figures.look import (
+    COLOURS,
+    GREY,
+    NAMES,
+    Figure,
+    bars,
+    figure,
+    nth_colour,
+    unit_of_seconds,
+)
 
 KNOWN: Mapping[str, str] = {
     "forward": COLOURS[0],
@@ -47,24 +56,16 @@ def timeline(events: Sequence[Mapping[str, Any]], title: str = "One step") -> Fi
     for i, kind in enumerate([*known, *(kind for kind in by_kind if kind not in KNOWN)]):
         rows = by_kind[kind]
         flat = [(row, *span) for row, spans in rows.items() for span in spans]
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": kind,
-                "y": [row for row, *_ in flat],
-                "base": [start * scale for _, start, _, _ in flat],
-                "x": [(end - start) * scale for _, start, end, _ in flat],
-                "text": [words for *_, words in flat],
-                "textposition": "none",
-                "marker": {"color": KNOWN.get(kind, nth_colour(i)), "line": {"width": 0}},
-                "hovertemplate": "%{text}: %{base:.4g} + %{x:.4g} " + unit,
-            }
-        )
+        traces.append(bars(
+            kind, [(end - start) * scale for _, start, end, _ in flat], [row for row, *_ in flat],
+            KNOWN.get(kind, nth_colour(i)), "%{text}: %{base:.4g} + %{x:.4g} " + unit, orientation="h",
+            base=[start * scale for _, start, _, _ in flat], text=[words for *_, words in flat],
+            textposition="none",
+        ))  # fmt: skip
     order = list(dict.fromkeys(_row(event, names) for event in sorted(slices, key=_place)))
     return figure(
         traces, title, f"time ({unit})",
-        {"text": "", "type": "category", "categoryorder": "array", "categoryarray": order[::-1]},
+        {**NAMES, "categoryorder": "array", "categoryarray": order[::-1]},
         barmode="overlay", bargap=0.15, showlegend=True,
         height=max(360, 130 + 22 * len(order)),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, Figure, figure
+from foretell.report.figures.look import COLOURS, NAMES, Figure, Trace, bars, figure
 
 BETTER, WORSE = COLOURS[0], COLOURS[5]
 """Of a number twice as good, and half as good."""
@@ -30,26 +30,15 @@ def tornado(
     known = [row for row in rows if _size(row, better, worse) >= LEAST]
     known = sorted(known, key=lambda row: _size(row, better, worse))[-MOST:]
     names = [str(row["words"]) for row in known]
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     for key, word, colour in ((better, good, BETTER), (worse, bad, WORSE)):
         values = [None if row.get(key) is None else 100.0 * (row[key] - 1.0) for row in known]
         if any(value is not None for value in values):
-            traces.append(
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "name": word,
-                    "x": values,
-                    "y": names,
-                    "marker": {"color": colour},
-                    "text": [
-                        "" if abs(value or 0.0) < 0.05 else f"{value:+.1f} %" for value in values
-                    ],
-                    "textposition": "outside",
-                    "cliponaxis": False,
-                    "hovertemplate": "%{y}: %{x:+.2f} %",
-                }
-            )
+            words = ["" if abs(value or 0.0) < 0.05 else f"{value:+.1f} %" for value in values]
+            traces.append(bars(
+                word, values, names, colour, "%{y}: %{x:+.2f} %", orientation="h", text=words,
+                textposition="outside", cliponaxis=False,
+            ))  # fmt: skip
     ends = [value for trace in traces for value in trace["x"] if value is not None]
     low, high = min([*ends, 0.0]), max([*ends, 0.0])
     room = 0.16 * ((high - low) or 1.0)
@@ -59,7 +48,7 @@ def tornado(
             "text": f"change of {of} (%)", "zeroline": True, "zerolinewidth": 2,
             "range": [low - room * (low < 0.0), high + room * (high > 0.0)],
         },
-        {"text": "", "type": "category"}, barmode="overlay", bargap=0.3, showlegend=True,
+        NAMES, barmode="overlay", bargap=0.3, showlegend=True,
     )  # fmt: skip
 
 

@@ -103,6 +103,8 @@ LABELS: Mapping[str, str] = {
 PARTS: Mapping[str, str] = {
     "lost": "fragmentation",
     "exchanges": "communication",
+    "matrices": "matrix multiplications",
+    "head": "output head",
     "adv": "advantages",
     "logprob": "log-probabilities",
     "old_logprob": "log-probabilities",

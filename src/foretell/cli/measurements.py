@@ -203,7 +203,7 @@ def fit(
     from foretell.lab.calibrate import fit_file, fit_report
     from foretell.lab.calibrate.fit import calibrate
     from foretell.report.figures.files import write_figure
-    from foretell.report.figures.fit import fit_figure
+    from foretell.report.figures.lines import fit_figure
 
     _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
     found = calibrate(Path(file), chip)

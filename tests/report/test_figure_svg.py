@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.report.figure_axes import axis_scales
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figure_traces import scale_colour
 from foretell.report.figures.lines import lines
 from foretell.report.figures.look import SCALE, figure
 from foretell.report.figures.multiples import SmallPanel, small_multiples
 from foretell.report.figures.sweep import heat_map, log_colours, sweep_figure
+from foretell.report.svg import axis_scales
 
 SPACE = "{http://www.w3.org/2000/svg}"
 VALUES = st.lists(st.floats(0.01, 1e4), min_size=1, max_size=8)

@@ -7,26 +7,28 @@ straight lines. `figure_traces.TRACES` are the kinds it knows.
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Any
 
-from foretell.report.figure_axes import AxisScale, axis_scales, text_width
 from foretell.report.figure_traces import DASHES, colour_of, drawn_trace, scale_colour
 from foretell.report.svg import (
     FRAME,
     GRID,
     INK,
     LEGEND_ROW,
-    Picture,
+    AxisScale,
+    axis_scales,
     bar,
     dot,
     line,
+    picture,
     ring,
     text,
+    text_width,
+    tick_text,
     ticks,
 )
-from foretell.report.svg import tick_text as short
 
 WIDTH, HEIGHT = 960, 560
 """Pixels where the figure states none."""
@@ -42,11 +44,6 @@ COLOUR_BAR = 84.0
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
     """The figure as an SVG file."""
-    return figure_picture(figure).svg()
-
-
-def figure_picture(figure: Mapping[str, Any]) -> Picture:
-    """The figure as a picture."""
     layout = figure["layout"]
     width, height = float(layout.get("width") or WIDTH), float(layout.get("height") or HEIGHT)
     title = plain(str((layout.get("title") or {}).get("text") or ""))
@@ -65,7 +62,7 @@ def figure_picture(figure: Mapping[str, Any]) -> Picture:
     parts += _legends(figure, box)
     if title:
         parts.append(text(0.02 * width, 28, title, size=16))
-    return Picture(title=title, width=width, height=height, parts=tuple(parts))
+    return picture(title, width, height, parts)
 
 
 def plain(words: str) -> str:
@@ -188,7 +185,7 @@ def _colour_bar(trace: Mapping[str, Any], axes: Mapping[str, AxisScale]) -> Iter
         yield bar(left, y.start - (k + 1) * tall, 14.0, tall + 0.5, colour)
     words = trace.get("colorbar", {})
     at = words.get("tickvals") or [v for v in ticks(low, high, 6) if low <= v <= high]
-    named = words.get("ticktext") or [short(round(v, 12)) for v in at]
+    named = words.get("ticktext") or [tick_text(round(v, 12)) for v in at]
     for value, word in zip(at, named, strict=False):
         if not low <= value <= high:
             continue
@@ -200,13 +197,18 @@ def _colour_bar(trace: Mapping[str, Any], axes: Mapping[str, AxisScale]) -> Iter
 
 
 def _at(
-    value: Any, reference: str, axes: Mapping[str, AxisScale], box: tuple[float, ...], *, log: bool
+    value: Any,
+    reference: str,
+    axes: Mapping[str, AxisScale],
+    ends: tuple[float, float],
+    *,
+    log: bool,
 ) -> float | None:
-    """Pixel of a place that shapes and notes name; `log`: on logarithmic axes the logarithm is given."""
-    _left, _top, _right, _bottom = box
+    """Pixel of a place that shapes and notes name; `ends` are the paper's, and with `log` the logarithm is
+    given on logarithmic axes."""
     name, _, domain = reference.partition(" ")
     if name == "paper":
-        return None  # the caller knows which way
+        return ends[0] + float(value) * (ends[1] - ends[0])
     axis = axes.get(name)
     if axis is None:
         return None
@@ -215,62 +217,45 @@ def _at(
     if axis.kind == "log" and log:
         return axis(10.0 ** float(value))
     if axis.kind == "category" and not isinstance(value, str):
-        return axis.start + (float(value) - axis.low) / (axis.high - axis.low) * (
-            axis.end - axis.start
-        )
+        share = (float(value) - axis.low) / (axis.high - axis.low)
+        return axis.start + share * (axis.end - axis.start)
     return axis(value)
 
 
 def _place(
     one: Mapping[str, Any],
-    x: str,
-    y: str,
+    names: tuple[str, str],
     axes: Mapping[str, AxisScale],
     box: tuple[float, ...],
     *,
     log: bool,
 ) -> tuple[float, float] | None:
     left, top, right, bottom = box
-    xref, yref = str(one.get("xref", "x")), str(one.get("yref", "y"))
-    across = (
-        left + float(one[x]) * (right - left)
-        if xref == "paper"
-        else _at(one[x], xref, axes, box, log=log)
-    )
-    up = (
-        bottom - float(one[y]) * (bottom - top)
-        if yref == "paper"
-        else _at(one[y], yref, axes, box, log=log)
-    )
+    x, y = names
+    across = _at(one[x], str(one.get("xref", "x")), axes, (left, right), log=log)
+    up = _at(one[y], str(one.get("yref", "y")), axes, (bottom, top), log=log)
     return None if across is None or up is None else (across, up)
 
 
 def _shape(
     shape: Mapping[str, Any], axes: Mapping[str, AxisScale], box: tuple[float, ...]
 ) -> Iterator[str]:
-    first = _place(shape, "x0", "y0", axes, box, log=False)
-    second = _place(shape, "x1", "y1", axes, box, log=False)
+    first = _place(shape, ("x0", "y0"), axes, box, log=False)
+    second = _place(shape, ("x1", "y1"), axes, box, log=False)
     if first is None or second is None:
         return
     about = shape.get("line", {})
     colour, dash = about.get("color", INK), DASHES.get(about.get("dash", ""), "")
-    if shape.get("type") == "rect":
-        corner = min(first[0], second[0]), min(first[1], second[1])
-        wide, tall = abs(first[0] - second[0]), abs(first[1] - second[1])
-        fill = shape.get("fillcolor", "none")
-        yield bar(*corner, wide, tall, fill)
-    else:
-        yield line(first, second, colour, width=float(about.get("width", 1.5)), dash=dash)
+    yield line(first, second, colour, width=float(about.get("width", 1.5)), dash=dash)
 
 
 def _note(
     note: Mapping[str, Any], axes: Mapping[str, AxisScale], box: tuple[float, ...]
 ) -> Iterator[str]:
-    place = _place(note, "x", "y", axes, box, log=True)
+    place = _place(note, ("x", "y"), axes, box, log=True)
     if place is None:
         return
-    x = place[0] + float(note.get("xshift", 0))
-    y = place[1] - float(note.get("yshift", 0))
+    x, y = place[0], place[1] - float(note.get("yshift", 0))
     anchors = {"left": "start", "right": "end", "center": "middle", "auto": "middle"}
     about = note.get("font", {})
     size = int(about.get("size", SIZE))
@@ -308,7 +293,7 @@ def _own_legend(figure: Mapping[str, Any]) -> bool:
     """Whether the legend needs a margin of its own, beside all axes."""
     own = _entries(figure, "")
     placed = figure["layout"].get("legend", {})
-    return len(own) > 0 and "x" not in placed and placed.get("orientation") != "h"
+    return len(own) > 0 and "x" not in placed
 
 
 def _legends(figure: Mapping[str, Any], box: tuple[float, ...]) -> Iterator[str]:
@@ -320,30 +305,17 @@ def _legends(figure: Mapping[str, Any], box: tuple[float, ...]) -> Iterator[str]
         entries = _entries(figure, name)
         x = left + float(about["x"]) * (right - left) if "x" in about else right + 14
         y = bottom - float(about["y"]) * (bottom - top) if "y" in about else top
-        if about.get("orientation") == "h":
-            yield from _key_row(entries, left if "x" not in about else x, y, figure)
-            continue
         if any(t.get("type") == "heatmap" and t.get("showscale", True) for t in figure["data"]):
             x += 0.0 if "x" in about else COLOUR_BAR
         for k, (word, trace) in enumerate(entries):
-            yield from _key(word, trace, x, y + LEGEND_ROW * k, figure)
+            yield from _key(word, trace, x, y + LEGEND_ROW * k)
 
 
-def _key_row(
-    entries: Sequence[tuple[str, Mapping[str, Any]]], x: float, y: float, figure: Mapping[str, Any]
-) -> Iterator[str]:
-    for word, trace in entries:
-        yield from _key(word, trace, x, y - 16, figure)
-        x += KEY_PIXELS + text_width(plain(word), SIZE) + 18
-
-
-def _key(
-    word: str, trace: Mapping[str, Any], x: float, y: float, figure: Mapping[str, Any]
-) -> Iterator[str]:
+def _key(word: str, trace: Mapping[str, Any], x: float, y: float) -> Iterator[str]:
     """One entry of a legend: its sign and its name."""
     colour = colour_of(trace, int(trace["_index"]))
     mode = str(trace.get("mode", "lines"))
-    if trace.get("type") == "bar" or trace.get("stackgroup") or trace.get("fill"):
+    if trace.get("type") == "bar" or trace.get("stackgroup"):
         yield bar(x, y, 13.0, 13.0, colour)
     else:
         if "lines" in mode:

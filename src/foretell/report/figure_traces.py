@@ -1,15 +1,15 @@
 """Traces of a Plotly figure as SVG elements: bars, lines, markers, areas, error bars and heat maps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from foretell.report.figure_axes import AxisScale
 from foretell.report.figures.look import nth_colour
-from foretell.report.svg import area, bar, dot, line, polyline, ring, text
+from foretell.report.svg import INK, AxisScale, area, bar, dot, line, polyline, ring, text
 
 Axes = Mapping[str, AxisScale]
-DASHES = {"dot": "2 3", "dash": "6 4", "dashdot": "6 3 2 3", "longdash": "10 4"}
+DASHES = {"dot": "2 3", "dash": "6 4"}
 """Plotly's words for lines."""
 BAR_GAP = 0.2
 """Share of a slot between bars where the figure states none."""
@@ -61,20 +61,12 @@ def _scatter(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale) 
         None if value is None else value + low
         for value, low in zip(trace["y"], below, strict=False)
     ]
-    places = [
-        None if (px := x(a)) is None or (py := y(b)) is None else (px, py)
-        for a, b in zip(trace["x"], values, strict=False)
-    ]
+    places = _places(trace["x"], values, x, y)
     if about.get("shape") == "hv":
         places = _stairs(places)
     mode = str(trace.get("mode", "lines"))
     if trace.get("stackgroup"):
         yield from _filled(trace, x, y, below, places, colour)
-    elif trace.get("fill") == "toself":
-        opacity = float(trace.get("opacity", 0.2))
-        yield area(
-            [p for p in places if p is not None], trace.get("fillcolor", colour), opacity=opacity
-        )
     if "lines" in mode or trace.get("stackgroup"):
         dash, width = DASHES.get(about.get("dash", ""), ""), float(about.get("width", 2.2))
         for there, run in groupby(places, key=lambda place: place is not None):
@@ -86,6 +78,14 @@ def _scatter(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale) 
         yield from _markers(trace, places, colour)
     if "text" in mode:
         yield from _labels(trace, places)
+
+
+def _places(xs: Sequence[Any], ys: Sequence[Any], x: AxisScale, y: AxisScale) -> list[Any]:
+    """Pixels of points; None for what has no place."""
+    return [
+        None if (px := x(a)) is None or (py := y(b)) is None else (px, py)
+        for a, b in zip(xs, ys, strict=False)
+    ]
 
 
 def _below(figure: Mapping[str, Any], index: int) -> list[float]:
@@ -120,10 +120,7 @@ def _filled(
     places: Sequence[Any],
     colour: str,
 ) -> Iterator[str]:
-    under = [
-        None if (px := x(a)) is None or (py := y(b)) is None else (px, py)
-        for a, b in zip(trace["x"], below, strict=False)
-    ]
+    under = _places(trace["x"], below, x, y)
     if (trace.get("line") or {}).get("shape") == "hv":
         under = _stairs(under)
     corners = [p for p in places if p is not None] + [p for p in reversed(under) if p is not None]
@@ -205,16 +202,10 @@ def _bars(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale) -> 
                 "x": list(names),
                 "y": [None if v is None else f + v for v, f in zip(values, feet, strict=False)],
             },
-            _shifted(x, offset),
+            replace(x, start=x.start + offset, end=x.end + offset),
             y,
-            "#1c2530",
+            INK,
         )
-
-
-def _shifted(axis: AxisScale, offset: float) -> AxisScale:
-    from dataclasses import replace
-
-    return replace(axis, start=axis.start + offset, end=axis.end + offset)
 
 
 def _bar_words(
@@ -228,7 +219,7 @@ def _bar_words(
     middle = side[0] + side[1] / 2
     low, high = ends
     inside = where in ("inside", "auto")
-    ink = _ink_on(colour) if inside else "#1c2530"
+    ink = _ink_on(colour) if inside else INK
     if flat:
         at = (low + high) / 2 if inside else high + (6 if high >= low else -6)
         anchor = "middle" if inside else "start" if high >= low else "end"
@@ -242,9 +233,9 @@ def _bar_words(
 def _ink_on(colour: str) -> str:
     """Words on a colour: white on dark ones."""
     if len(colour) != 7 or colour[0] != "#":
-        return "#1c2530"
+        return INK
     red, green, blue = _rgb(colour)
-    return "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else "#1c2530"
+    return "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < DARK else INK
 
 
 def _same_axes(trace: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -255,12 +246,7 @@ def _feet(figure: Mapping[str, Any], index: int, names: Sequence[Any]) -> list[f
     """Where each bar begins: its base, or the end of those it is stacked on."""
     trace = figure["data"][index]
     if "base" in trace:
-        base = trace["base"]
-        return (
-            [float(b) for b in base]
-            if isinstance(base, list | tuple)
-            else [float(base)] * len(names)
-        )
+        return [float(base) for base in trace["base"]]
     if figure["layout"].get("barmode") not in ("stack", "relative"):
         return [0.0] * len(names)
     flat = trace.get("orientation") == "h"
@@ -270,8 +256,6 @@ def _feet(figure: Mapping[str, Any], index: int, names: Sequence[Any]) -> list[f
         foot = 0.0
         for other in figure["data"][:index]:
             if other.get("type") != "bar" or not _same_axes(trace, other):
-                continue
-            if other.get("offsetgroup") != trace.get("offsetgroup"):
                 continue
             theirs = other["y" if flat else "x"]
             long = other["x" if flat else "y"]
@@ -293,17 +277,11 @@ def _slot(figure: Mapping[str, Any], index: int, axis: AxisScale) -> tuple[float
         places = sorted({p for t in bars for v in _names(t) if (p := axis.place(v)) is not None})
         steps = [b - a for a, b in pairwise(places)]
         whole *= min(steps, default=1.0)
-    apart = [str(t.get("offsetgroup")) if t.get("offsetgroup") is not None else "" for t in bars]
     if layout.get("barmode") in ("stack", "relative", "overlay"):
-        groups = list(dict.fromkeys(apart))
-        mine = groups.index(
-            str(trace["offsetgroup"]) if trace.get("offsetgroup") is not None else ""
-        )
-    else:
-        groups = [str(i) for i in range(len(bars))]
-        mine = next(i for i, t in enumerate(bars) if t is trace)
-    thick = whole / max(len(groups), 1)
-    return (mine - (len(groups) - 1) / 2) * thick, thick * (0.94 if len(groups) > 1 else 1.0)
+        return 0.0, whole
+    mine = next(i for i, t in enumerate(bars) if t is trace)
+    thick = whole / len(bars)
+    return (mine - (len(bars) - 1) / 2) * thick, thick * (0.94 if len(bars) > 1 else 1.0)
 
 
 def _names(trace: Mapping[str, Any]) -> Sequence[Any]:

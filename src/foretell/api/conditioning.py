@@ -413,7 +413,7 @@ def search_given(
 
     What is common to runs that are alike is taken as of the first measured run and searched with; the best of
     these are answered with the factors of their own, those that clearly fit first and the fastest of them
-    first, so that the first is the same however many are asked for.
+    first.
     """
     step = known.step(known.runs[0].predicted, another=True)
     said = (*scenario.assumptions, *known.notes)
@@ -427,7 +427,7 @@ def search_given(
         )
         for one in found.plans
     ]
-    ranked = [*sorted(own[:RANKED], key=_order), *own[RANKED:]][:top]
+    ranked = sorted(own, key=_order)[:top]
     equal = tuple(is_equal(ranked[0], one) for one in ranked)
     return replace(found, plans=tuple(ranked), equal=equal)
 

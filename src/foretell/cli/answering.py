@@ -60,6 +60,8 @@ class VerbAnswer:
     """Why an answer that came back is none."""
     no: str = ""
     """The verb whose text shows the numbers of a plan that does not fit; empty: none are shown."""
+    lines: Callable[[Any], str] = lambda found: found.to_json_line()
+    """What `--jsonl` writes."""
     code: Callable[[Any], int] = lambda found: 0
     """The exit code of the answer."""
 
@@ -84,7 +86,7 @@ def respond(verb: str, how: VerbAnswer, given: Given, edges: Edges) -> int:
     if edges.export and how.export is not None and not problems:
         written = how.export(found, asked, folder)
     if lines is not None:
-        append(lines, found.to_json_line())
+        append(lines, how.lines(found))
     if edges.json:
         told = {} if written is None or folder is not None else written.to_dict()
         no = no_as_dict(problems) if problems else {}

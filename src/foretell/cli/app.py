@@ -106,86 +106,59 @@ EPILOGUE = (
 )
 
 
-COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
-    "estimate": "training:estimate",
-    "search": "training:search",
-    "memory": "training:memory",
-    "simulate": "training:simulate",
-    "explain": "training:explain",
-    "compare-plans": "training:compare_plans",
-    "improve": "training:improve",
-    "diagnose": "measurements:diagnose",
-    "serve": "serving:serve",
-    "size": "serving:size",
-    "fleet": "serving:fleet",
-    "post-train": "serving:post_train",
+MODULES = {
+    "training": "estimate search memory simulate explain compare-plans improve network trace",
+    "serving": "serve size fleet post-train",
+    "money": "buy compare cost",
+    "studies": "sweep scaling codesign optimise sensitivity",
+    "measurements": "diagnose calibrate characterize",
+    "installation": "catalog ui mcp doctor completion",
+    **{verb: verb for verb in ("validate", "reference", "reproduce", "translate", "changed")},
+}
+"""Module below `foretell.cli` -> its verbs, each a function of its name."""
+INNER: dict[str, dict[str, str]] = {
     "catalog": {
-        "chips": ("installation:chips", "List the chips."),
-        "systems": ("installation:systems", "List the systems."),
-        "models": ("installation:models", "List the models."),
-        "show": ("installation:show", "One entry, or a file of one's own."),
+        "chips": "List the chips.",
+        "systems": "List the systems.",
+        "models": "List the models.",
+        "show": "One entry, or a file of one's own.",
     },
-    "reference": {
-        "search": ("reference:search", "One published search."),
-        "study": ("reference:study", "All 54 published searches."),
-    },
-    "reproduce": "reproduce:reproduce",
-    "network": "training:network",
+    "reference": {"search": "One published search.", "study": "All 54 published searches."},
     "validate": {
-        "collectives": ("validate:collectives", "Tables of collectives."),
-        "kernels": ("validate:kernels", "Tables of one-chip kernels."),
-        "training": ("validate:training", "Tables of published training runs."),
-        "memory": ("validate:memory", "Whether the runs of a table fit."),
-        "serving": ("validate:serving", "Tables of published serving results."),
-        "post-training": (
-            "validate:post_training",
-            "Tables of fine-tuning and reinforcement learning.",
-        ),
-        "famous": ("validate:famous", "Famous runs by the command a user would type."),
-        "cost": ("validate:cost", "Tables of die and package costs."),
+        "collectives": "Tables of collectives.",
+        "kernels": "Tables of one-chip kernels.",
+        "training": "Tables of published training runs.",
+        "memory": "Whether the runs of a table fit.",
+        "serving": "Tables of published serving results.",
+        "post-training": "Tables of fine-tuning and reinforcement learning.",
+        "famous": "Famous runs by the command a user would type.",
+        "cost": "Tables of die and package costs.",
     },
     "calibrate": {
-        "measure": ("measurements:measure", "Time kernels, layers and steps on this machine."),
-        "fit": ("measurements:fit", "Fit a chip's file to what was measured, for --system."),
-        "runs": ("measurements:runs", "A system's file from measured runs, for --system."),
+        "measure": "Time kernels, layers and steps on this machine.",
+        "fit": "Fit a chip's file to what was measured, for --system.",
+        "runs": "A system's file from measured runs, for --system.",
     },
     "cost": {
-        "chip": ("money:chip", "The dies of a chip."),
-        "package": ("money:package", "A package with its dies and memory."),
-        "system": ("money:system", "A cluster: capital, years, hours, renting."),
-        "run": ("money:run", "A training run: money, energy, carbon."),
-        "token": ("money:token", "A million tokens: money, energy, carbon."),
+        "chip": "The dies of a chip.",
+        "package": "A package with its dies and memory.",
+        "system": "A cluster: capital, years, hours, renting.",
+        "run": "A training run: money, energy, carbon.",
+        "token": "A million tokens: money, energy, carbon.",
     },
-    "sweep": "studies:verbs",
-    "scaling": "studies:scaling",
-    "ui": "installation:ui",
-    "mcp": "installation:mcp",
-    "codesign": "studies:codesign",
-    "optimise": "studies:optimise",
-    "buy": "money:buy",
-    "compare": "money:compare",
-    "doctor": "installation:doctor",
-    "completion": "installation:completion",
     "characterize": {
-        "run": ("measurements:run", "Train real models, point by point of a matrix."),
-        "trace": ("measurements:traces", "Break traces of training down."),
+        "run": "Train real models, point by point of a matrix.",
+        "trace": "Break traces of training down.",
     },
     "translate": {
-        "train": ("translate:train", "Train; a run that was ended goes on."),
-        "run": ("translate:run", "Translate lines with a trained model."),
-        "evaluate": ("translate:evaluate", "BLEU and chrF of a trained model."),
-        "import-weights": (
-            "translate:import_weights",
-            "Take weights of the authors' TensorFlow code.",
-        ),
-        "make-text": ("translate:make_text", "Write text in two made-up languages with grammar."),
+        "train": "Train; a run that was ended goes on.",
+        "run": "Translate lines with a trained model.",
+        "evaluate": "BLEU and chrF of a trained model.",
+        "import-weights": "Take weights of the authors' TensorFlow code.",
+        "make-text": "Write text in two made-up languages with grammar.",
     },
-    "sensitivity": "studies:sensitivity",
-    "changed": "versions:version_changes",
-    "trace": "training:trace",
 }
-"""Module and function of each verb, below `foretell.cli`; of a verb with verbs of its own, theirs and what
-they do."""
+"""Verbs that have verbs of their own, which are functions of the module, and what these do."""
 
 
 def help_text(verb: str, answers: str) -> str:
@@ -214,24 +187,29 @@ def make_app() -> App:
     }
     order = list(groups)
     lab = App(name="lab", help=VERBS["lab"], group=groups["lab"], sort_key=len(order))
-    for verb, place in COMMANDS.items():
-        if verb in LAB.split():
-            _add(lab, verb, place)
-            _add(app, verb, place, show=False)
-        else:
-            _add(app, verb, place, group=groups[verb], sort_key=order.index(verb))
+    for module, verbs in MODULES.items():
+        for verb in verbs.split():
+            if verb in LAB.split():
+                _add(lab, module, verb)
+                _add(app, module, verb, show=False)
+            else:
+                _add(app, module, verb, group=groups[verb], sort_key=order.index(verb))
     app.command(lab)
     return app
 
 
-def _add(app: App, verb: str, place: str | dict[str, tuple[str, str]], **about: Any) -> None:
+def _add(app: App, module: str, verb: str, **about: Any) -> None:
     """A verb, with verbs of its own where it has such."""
-    if isinstance(place, str):
-        words = help_text(verb, VERBS[verb])
-        app.command(f"foretell.cli.{place}", name=verb, help=words, **about)
+    if verb not in INNER:
+        place = _place(module, "verbs" if verb == "sweep" else verb)
+        app.command(place, name=verb, help=help_text(verb, VERBS[verb]), **about)
         return
     inner = App(name=verb, help=VERBS[verb], **about)
-    for name, (function, answers) in place.items():
-        words = help_text(f"{verb} {name}", answers)
-        inner.command(f"foretell.cli.{function}", name=name, help=words)
+    for name, answers in INNER[verb].items():
+        inner.command(_place(module, name), name=name, help=help_text(f"{verb} {name}", answers))
     app.command(inner)
+
+
+def _place(module: str, name: str) -> str:
+    """Module and function of a verb, loaded when it is used."""
+    return f"foretell.cli.{module}:{name.replace('-', '_')}"

@@ -24,7 +24,7 @@ def diagnose(given: Given, edges: Edges) -> int:
 
 
 @command(TraceQuestion)
-def traces(given: Given, edges: Edges) -> int:
+def trace(given: Given, edges: Edges) -> int:
     """Where the time of each step and rank went, and the prediction of the same job beside it."""
     from foretell.lab.characterize.traces.logs import is_log
     from foretell.lab.characterize.traces.run import characterize_trace

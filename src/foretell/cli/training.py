@@ -65,6 +65,7 @@ def search(given: Given, edges: Edges) -> int:
         ask=ask, read=read, counted="plans", serving=False,
         export=lambda found, asked, folder: _exported(found.best, edges, folder),
         none=lambda found: () if found.plans else [found.why_none],
+        lines=lambda found: "".join(plan.to_json_line() for plan in found.plans),
     )  # fmt: skip
     return respond("search", how, given, edges)
 

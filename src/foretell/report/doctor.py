@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,28 +101,28 @@ def diagnose(folder: Path = Path(), results: Path = Path("results")) -> Diagnosi
     )
 
 
+def _check(
+    group: str, name: str, state: State, found: str, purpose: str, get: str | None = None
+) -> Check:
+    """One thing that was looked for; how to get it only where it is not there."""
+    get = None if state == "ok" else get
+    return Check(group=group, name=name, state=state, found=found, purpose=purpose, get=get)
+
+
+def _installed(name: str, state: State, found: str, purpose: str, get: str = "") -> Check:
+    return _check("installed", name, state, found, purpose, get)
+
+
 def _packages() -> Iterator[Check]:
     for name in CORE:
-        found = _version(name) or "not found"
-        state: State = "ok" if _version(name) else "no"
-        yield _installed(name, state, found, "every verb", "pip install foretell")
+        found = _version(name)
+        state: State = "ok" if found else "no"
+        yield _installed(name, state, found or "not found", "every verb", "pip install foretell")
     for name, (extra, purpose) in EXTRAS.items():
         version = _version(name)
+        get = f'pip install "foretell[{extra}]"'
         state = "ok" if version else "absent"
-        yield _installed(
-            name, state, version or "not installed", purpose, f'pip install "foretell[{extra}]"'
-        )
-
-
-def _installed(name: str, state: State, found: str, purpose: str, get: str) -> Check:
-    return Check(
-        group="installed",
-        name=name,
-        state=state,
-        found=found,
-        purpose=purpose,
-        get=None if state == "ok" else get,
-    )
+        yield _installed(name, state, version or "not installed", purpose, get)
 
 
 def _version(package: str) -> str | None:
@@ -137,20 +138,17 @@ def _torch() -> Check:
     version = _version("torch")
     purpose = "measuring this machine, and real modules to compare with"
     if version is None:
-        return _installed(
-            "torch", "absent", "not installed", purpose, f"{sys.executable} -m pip install torch"
-        )
+        get = f"{sys.executable} -m pip install torch"
+        return _installed("torch", "absent", "not installed", purpose, get)
     spec = find_spec("torch")
-    built = ""
+    built = ", for the CPU"
     for place in (spec.submodule_search_locations or ()) if spec else ():
-        try:
+        with suppress(OSError):
             text = (Path(place) / "version.py").read_text(encoding="utf-8")
-        except OSError:
-            continue
-        for kind, title in (("cuda", "CUDA"), ("hip", "ROCm")):
-            if told := re.search(rf"^{kind}\b[^=\n]*= *'([^']+)'", text, re.MULTILINE):
-                built = f", for {title} {told[1]}"
-    return _installed("torch", "ok", f"{version}{built or ', for the CPU'}", purpose, "")
+            for kind, title in (("cuda", "CUDA"), ("hip", "ROCm")):
+                if told := re.search(rf"^{kind}\b[^=\n]*= *'([^']+)'", text, re.MULTILINE):
+                    built = f", for {title} {told[1]}"
+    return _installed("torch", "ok", f"{version}{built}", purpose)
 
 
 def _gpus() -> Check:
@@ -171,7 +169,7 @@ def _gpus() -> Check:
             return _installed("gpu", "no", f"{program} fails", purpose, "look at its driver")
         lines = [line.strip() for line in said.stdout.splitlines() if line.strip()]
         many = f"{len(lines)} x " if len(lines) > 1 else ""
-        return _installed("gpu", "ok", many + (lines or ["none"])[0], purpose, "")
+        return _installed("gpu", "ok", many + (lines or ["none"])[0], purpose)
     get = "a machine with one and its driver; a CPU can be measured too"
     return _installed("gpu", "absent", "neither nvidia-smi nor rocm-smi", purpose, get)
 
@@ -191,7 +189,7 @@ def _catalogue() -> Check:
 
     counts = {kind: len(ids) for kind, ids in load().titles.items()}
     said = f"{counts['chip']} chips, {counts['system']} systems, {len(model_entries())} models"
-    return _installed("catalogue", "ok", said, "names for --system and models", "")
+    return _installed("catalogue", "ok", said, "names for --system and models")
 
 
 def _calibrated(folder: Path) -> Iterator[Check]:
@@ -201,18 +199,10 @@ def _calibrated(folder: Path) -> Iterator[Check]:
     files = sorted(folder.glob("*.toml")) if folder.is_dir() else []
     known = [(path, chip) for path in files if (chip := _calibrated_chip(path)) is not None]
     for path, said in known:
-        yield Check(
-            group="calibrated", name=str(path), state="ok", found=said, purpose=purpose, get=None
-        )
+        yield _check("calibrated", str(path), "ok", said, purpose)
     if not known:
-        yield Check(
-            group="calibrated",
-            name="chip files",
-            state="absent",
-            found=f"none in {folder.absolute()}",
-            purpose=purpose,
-            get=get,
-        )
+        found = f"none in {folder.absolute()}"
+        yield _check("calibrated", "chip files", "absent", found, purpose, get)
 
 
 def _calibrated_chip(path: Path) -> str | None:
@@ -238,32 +228,16 @@ def _calibrated_chip(path: Path) -> str | None:
 def _hub() -> Check:
     """Whether the hub answers, asked in a thread that is not waited for: names may take long to resolve."""
     purpose = "models that are not in the catalogue; all else works without"
-    absent = Check(
-        group="reachable",
-        name="hub",
-        state="absent",
-        found="not asked: huggingface_hub is not installed",
-        purpose=purpose,
-        get='pip install "foretell[hub]"',
-    )
     if find_spec("huggingface_hub") is None:
-        return absent
+        found, get = "not asked: huggingface_hub is not installed", 'pip install "foretell[hub]"'
+        return _check("reachable", "hub", "absent", found, purpose, get)
     from huggingface_hub.constants import ENDPOINT
 
     answer = _connects(ENDPOINT)
     if answer == "":
-        return Check(
-            group="reachable", name="hub", state="ok", found=ENDPOINT, purpose=purpose, get=None
-        )
+        return _check("reachable", "hub", "ok", ENDPOINT, purpose)
     get = "a network; or save the model's config.json and give its path"
-    return Check(
-        group="reachable",
-        name="hub",
-        state="absent",
-        found=f"{ENDPOINT}: {answer}",
-        purpose=purpose,
-        get=get,
-    )
+    return _check("reachable", "hub", "absent", f"{ENDPOINT}: {answer}", purpose, get)
 
 
 def _connects(address: str) -> str:
@@ -294,23 +268,12 @@ def _results(folder: Path) -> Check:
     purpose = "what sweeps and measured runs leave; share it for others to go on with"
     name = "results folder"
     if not folder.is_dir():
-        return Check(
-            group="reachable",
-            name=name,
-            state="absent",
-            found=f"no folder {folder.absolute()}",
-            purpose=purpose,
-            get=f"mkdir {folder}, or --results DIR",
-        )
-    writable = os.access(folder, os.W_OK | os.X_OK)
+        found, get = f"no folder {folder.absolute()}", f"mkdir {folder}, or --results DIR"
+        return _check("reachable", name, "absent", found, purpose, get)
     free = shutil.disk_usage(folder).free
     many = sum(1 for _ in folder.iterdir()) if os.access(folder, os.R_OK) else 0
     said = f"{folder.absolute()}: {many} entries, {free / 2**30:,.0f} GiB free"
-    return Check(
-        group="reachable",
-        name=name,
-        state="ok" if writable else "no",
-        found=said if writable else f"{said}, not writable",
-        purpose=purpose,
-        get=None if writable else "the right to write there, or --results DIR",
-    )
+    if os.access(folder, os.W_OK | os.X_OK):
+        return _check("reachable", name, "ok", said, purpose)
+    get = "the right to write there, or --results DIR"
+    return _check("reachable", name, "no", f"{said}, not writable", purpose, get)

@@ -1,15 +1,17 @@
 """`POST /api/figures/NAME`: a figure of up to four questions, as Plotly JSON (report/figures)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from foretell.errors import Infeasible
+from foretell.records import dataclass
 from foretell.web import answers as verbs
 from foretell.web.limits import Limits, check_work
 from foretell.web.names import safe
 
 Answer = dict[str, Any]
+Draw = Callable[[Sequence[Answer], Sequence[str]], Answer]
 MOST_QUESTIONS = 4
 """Scenarios side by side."""
 
@@ -20,7 +22,7 @@ class FigureKind:
 
     verb: str
     """The verb whose flags its questions have."""
-    draw: Callable[[Sequence[Answer], Sequence[str]], Answer]
+    draw: Draw
     """Answers and their names -> the figure."""
     ask: str = ""
     """The verb that is asked, where it is another."""
@@ -31,10 +33,8 @@ class FigureKind:
 def draw_figure(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
     """The figure of a name, of `questions`, with `names` and in a `theme`."""
     kind = KINDS[name]
-    found = [
-        answer_question(kind.ask or kind.verb, question, limits) for question in given["questions"]
-    ]
-    return of_answers(name, found, given)
+    asked = kind.ask or kind.verb
+    return of_answers(name, [answer_question(asked, q, limits) for q in given["questions"]], given)
 
 
 def of_answers(name: str, found: Sequence[Answer], given: Mapping[str, Any]) -> Answer:
@@ -63,82 +63,59 @@ def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> A
         return no_as_dict(error.problems, error.answer, hints=False)
 
 
-def _breakdown() -> Any:
-    from foretell.report.figures import breakdown
-
-    return breakdown
-
-
-def _lines() -> Any:
-    from foretell.report.figures import lines
-
-    return lines
+def _made(place: str) -> Any:
+    """A function of report/figures, as `module:name`, loaded when it is used."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"foretell.report.figures.{module}"), name)
 
 
-def _bars(
-    module: Callable[[], Any], draw: str, part: str
-) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
-    """Bars of the answers that have a part, by a function of report/figures."""
+def _all(place: str, *more: Any) -> Draw:
+    """All answers side by side."""
+    return lambda found, names: _made(place)(found, names, *more)
 
-    def drawn(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+
+def _those_with(part: str, place: str) -> Draw:
+    """The answers that have a part, side by side."""
+
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
         known = [(a, name) for a, name in zip(found, names, strict=True) if a.get(part)]
-        made = getattr(module(), draw)
-        figure: Answer = made([a for a, _ in known], [name for _, name in known])
+        figure: Answer = _made(place)([a for a, _ in known], [name for _, name in known])
         return figure
 
-    return drawn
+    return draw
 
 
-def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    """The stages of one plan, or the fullest stage of several."""
-    from foretell.report.figures.memory import memory_bars
+def _first(part: str, place: str, *more: Any) -> Draw:
+    """The first answer; a figure of nothing where it lacks a part."""
 
-    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("memory")]
-    if len(known) == 1:
-        return memory_bars(known[0][0])
-    bars = [
-        {
-            **a["memory"],
-            "name": name,
-            "interval": a["intervals"].get("peak_memory_bytes"),
-            "capacity_bytes": a["memory_capacity_bytes"],
-        }
-        for a, name in known
-    ]
-    chips = {a["memory_capacity_bytes"] for a, _ in known}
-    shared = {"memory_capacity_bytes": chips.pop() if len(chips) == 1 else None}
-    whole = {"model": "", "gpus": 0, "system": ""}
-    return memory_bars({**whole, **shared, "memory_by_stage": bars}, "Memory of the fullest stage")
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        figure: Answer = (
+            _made(place)(found[0], *more)
+            if found[0].get(part)
+            else _made("look:figure")([], "", "", "")
+        )
+        return figure
+
+    return draw
 
 
-def _front(
-    part: str, x: str, y: str, better: tuple[str, str]
-) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+def _front(part: str, x: str, y: str, better: tuple[str, str]) -> Draw:
     """The rows of a part of some answers, and which of them no other beats."""
 
-    def drawn(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.pareto import pareto
-
+    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
         rows = [
             {**row, "scenario": name}
             for answer, name in zip(found, names, strict=True)
             for row in answer.get(part, ())
         ]
-        return pareto(rows, x, y, better, group="scenario" if len(found) > 1 else None)
+        group = "scenario" if len(found) > 1 else None
+        figure: Answer = _made("pareto:pareto")(rows, x, y, better, group=group)
+        return figure
 
-    return drawn
-
-
-def _shares(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.breakdown import shares_bars
-
-    made = shares_bars(found[0] if found[0].get("time") else {**_NOBODY, "time": []})
-    for trace in made["data"]:
-        trace["y"] = [name.replace("_", " ") for name in trace["y"]]
-    return made
+    return draw
 
 
-def _tornado(place: int) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+def _tornado(place: int) -> Draw:
     """What moves one of the results: the first is time, then come cost and energy."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -148,93 +125,66 @@ def _tornado(place: int) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
         if place >= len(words):
             return tornado([])
         result = list(words)[place]
-        rows = result_rows(found[0], result)
-        return tornado(
-            rows, f"What would move {words[result]}", words[result], factor=found[0]["factor"]
-        )
+        rows, title = result_rows(found[0], result), f"What would move {words[result]}"
+        return tornado(rows, title, words[result], factor=found[0]["factor"])
 
     return draw
 
 
-def _phase_memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    """What one chip of each pool holds in every phase of a post-training step."""
-    from foretell.report.figures.memory import memory_bars
-
-    rows = (found[0].get("memory") or {}).get("phases") or ()
-    pools = {row["pool"] for row in rows}
+def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    """The stages of one plan, or the fullest stage of several."""
+    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("memory")]
+    if len(known) == 1:
+        figure: Answer = _made("memory:memory_bars")(known[0][0])
+        return figure
     bars = [
         {
-            "name": row["phase"].replace("_", " ")
-            + (f"<br>({row['pool']})" if len(pools) > 1 else ""),
+            **a["memory"],
+            "name": name,
+            "interval": a["intervals"].get("peak_memory_bytes"),
+            "capacity_bytes": a["memory_capacity_bytes"],
+        }
+        for a, name in known
+    ]
+    return _memory_of(bars, "Memory of the fullest stage")
+
+
+def _phase_memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    """What one chip of each pool holds in every phase of a post-training step."""
+    rows = (found[0].get("memory") or {}).get("phases") or ()
+    several = len({row["pool"] for row in rows}) > 1
+    bars = [
+        {
+            "name": row["phase"].replace("_", " ") + (f"<br>({row['pool']})" if several else ""),
             "value": row["bytes"],
             "capacity_bytes": row["capacity_bytes"],
             "children": [{"name": name, "value": value} for name, value in row["parts"].items()],
         }
         for row in rows
     ]
-    chips = {row["capacity_bytes"] for row in rows}
+    return _memory_of(bars, "Memory by phase")
+
+
+def _memory_of(bars: Sequence[Answer], title: str) -> Answer:
+    """Bars of memory, below one capacity where all have the same."""
+    chips = {bar["capacity_bytes"] for bar in bars}
     shared = {"memory_capacity_bytes": chips.pop() if len(chips) == 1 else None}
-    whole = {"model": "", "gpus": 0, "system": ""}
-    return memory_bars({**whole, **shared, "memory_by_stage": bars}, "Memory by phase")
-
-
-def _over_step(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.look import figure
-    from foretell.report.figures.memory import memory_over_step
-
-    return memory_over_step(found[0]) if found[0].get("stages") else figure([], "Memory", "", "")
-
-
-def _cost(tree: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
-    """Bars of one of the trees of a cost."""
-
-    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.breakdown import cost_bars
-
-        return cost_bars(found, names, tree)
-
-    return draw
-
-
-def _bandwidths(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.lines import bandwidths
-
-    return bandwidths(found, names)
-
-
-def _clusters(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
-    """Bars of the systems of one comparison."""
-
-    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.breakdown import clusters
-
-        return clusters(found[0], column)
-
-    return draw
-
-
-def _curves(column: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
-    """Lines of strategies over numbers of GPUs."""
-
-    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.scaling import curves
-
-        return curves(found, names, column)
-
-    return draw
+    figure: Answer = _made("memory:memory_bars")({**shared, "memory_by_stage": bars}, title)
+    return figure
 
 
 def _timeline(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.timeline import timeline
-
-    return timeline(found[0].get("events", ()), str(found[0].get("plan", "One step")))
+    figure: Answer = _made("timeline:timeline")(
+        found[0].get("events", ()), str(found[0].get("plan", "One step"))
+    )
+    return figure
 
 
 def _played(given: dict[str, Any], limits: Limits) -> Answer:
     """The events of a simulated step, by tasks: what a screen can show."""
     from foretell.api import training as api
     from foretell.errors import BadInput
-    from foretell.simulation.streams import played_step
+    from foretell.simulation.step import played_step
     from foretell.simulation.trace import trace_events
 
     question = {name: given[name] for name in given if name in PLACE}
@@ -249,41 +199,42 @@ PLACE = (
     "model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan", "set", "measured",
 )  # fmt: skip
 """Flags of a step."""
-_NOBODY = {"model": "", "system": "", "gpus": 0, "plan": ""}
 USER, CHIP = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
 """Columns of a front of services."""
 ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}
+_AT_ONCE: Mapping[str, tuple[str, Draw]] = {
+    "time": ("estimate", _those_with("breakdown", "breakdown:time_bars")),
+    "memory": ("estimate", _memory),
+    "plans": ("search", _front("plans", "peak_memory_bytes", "step_s", ("min", "min"))),
+    "shares": ("explain", _first("time", "breakdown:shares_bars")),
+    "memory-over-step": ("memory", _first("stages", "memory:memory_over_step")),
+    "cost-run": ("cost run", _all("breakdown:cost_bars", "breakdown")),
+    "cost-run-energy": ("cost run", _all("breakdown:cost_bars", "energy")),
+    "cost-token": ("cost token", _all("breakdown:cost_bars", "breakdown")),
+    "cost-token-energy": ("cost token", _all("breakdown:cost_bars", "energy")),
+    "cost-system": ("cost system", _all("breakdown:cost_bars", "breakdown")),
+    "cost-system-year": ("cost system", _all("breakdown:cost_bars", "year")),
+    "bandwidths": ("network", _all("lines:bandwidths")),
+}
+"""Figures whose answers are quick -> the verb, and how they are drawn."""
+_KEPT: Mapping[str, tuple[str, Draw]] = {
+    "tornado": ("sensitivity", _tornado(0)),
+    "tornado-cost": ("sensitivity", _tornado(1)),
+    "tornado-energy": ("sensitivity", _tornado(2)),
+    "pareto": ("size", _front("pareto", USER, CHIP, ("max", "max"))),
+    "latencies": ("serve", _those_with("ttft_ms", "lines:latency_bars")),
+    "decode": ("serve", _those_with("step_ms", "breakdown:serve_bars")),
+    "phases": ("post-train", _those_with("phases", "breakdown:phase_bars")),
+    "phase-memory": ("post-train", _phase_memory),
+    "clusters": ("compare", _first("systems", "breakdown:clusters", "tokens_per_s")),
+    "clusters-cost": ("compare", _first("systems", "breakdown:clusters", "usd_per_million_tokens")),
+    "scaling": ("scaling", _all("scaling:curves", "tokens_per_s_per_gpu")),
+    "scaling-efficiency": ("scaling", _all("scaling:curves", "efficiency")),
+}
+"""Figures of answers that the server may have kept."""
 KINDS: Mapping[str, FigureKind] = {
-    "time": FigureKind(verb="estimate", draw=_bars(_breakdown, "time_bars", "breakdown")),
-    "memory": FigureKind(verb="estimate", draw=_memory),
-    "plans": FigureKind(
-        verb="search", draw=_front("plans", "peak_memory_bytes", "step_s", ("min", "min"))
-    ),
-    "shares": FigureKind(verb="explain", draw=_shares),
-    "memory-over-step": FigureKind(verb="memory", draw=_over_step),
-    "tornado": FigureKind(verb="sensitivity", draw=_tornado(0), kept=True),
-    "tornado-cost": FigureKind(verb="sensitivity", draw=_tornado(1), kept=True),
-    "tornado-energy": FigureKind(verb="sensitivity", draw=_tornado(2), kept=True),
+    **{name: FigureKind(verb=verb, draw=draw) for name, (verb, draw) in _AT_ONCE.items()},
+    **{name: FigureKind(verb=verb, draw=draw, kept=True) for name, (verb, draw) in _KEPT.items()},
     "timeline": FigureKind(verb="simulate", draw=_timeline, ask="played"),
-    "pareto": FigureKind(verb="size", draw=_front("pareto", USER, CHIP, ("max", "max")), kept=True),
-    "latencies": FigureKind(verb="serve", draw=_bars(_lines, "latency_bars", "ttft_ms"), kept=True),
-    "decode": FigureKind(verb="serve", draw=_bars(_breakdown, "serve_bars", "step_ms"), kept=True),
-    "phases": FigureKind(
-        verb="post-train", draw=_bars(_breakdown, "phase_bars", "phases"), kept=True
-    ),
-    "phase-memory": FigureKind(verb="post-train", draw=_phase_memory, kept=True),
-    "cost-run": FigureKind(verb="cost run", draw=_cost("breakdown")),
-    "cost-run-energy": FigureKind(verb="cost run", draw=_cost("energy")),
-    "cost-token": FigureKind(verb="cost token", draw=_cost("breakdown")),
-    "cost-token-energy": FigureKind(verb="cost token", draw=_cost("energy")),
-    "cost-system": FigureKind(verb="cost system", draw=_cost("breakdown")),
-    "cost-system-year": FigureKind(verb="cost system", draw=_cost("year")),
-    "bandwidths": FigureKind(verb="network", draw=_bandwidths),
-    "clusters": FigureKind(verb="compare", draw=_clusters("tokens_per_s"), kept=True),
-    "clusters-cost": FigureKind(
-        verb="compare", draw=_clusters("usd_per_million_tokens"), kept=True
-    ),
-    "scaling": FigureKind(verb="scaling", draw=_curves("tokens_per_s_per_gpu"), kept=True),
-    "scaling-efficiency": FigureKind(verb="scaling", draw=_curves("efficiency"), kept=True),
 }
 """Every figure of the page."""

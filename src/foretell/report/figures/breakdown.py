@@ -22,7 +22,7 @@ from foretell.report.figures.look import (
     on_lines,
     points,
     shown_value,
-    stacked,
+    stack_bars,
     title_of,
     unit_of_seconds,
     whiskers,
@@ -197,7 +197,7 @@ def _stacked(
         textposition="top right", cliponaxis=False, showlegend=False,
     )  # fmt: skip
     over = [whiskers(places, totals, intervals, factor=factor), words]
-    return stacked(columns, places, _colours(list(columns)), over, title, NAMES, y_title)
+    return stack_bars(columns, places, _colours(list(columns)), over, title, NAMES, y_title)
 
 
 def _places(labels: Sequence[str]) -> list[str]:
@@ -300,7 +300,7 @@ def _costs(
     columns = {kind: [stack.get(kind, 0.0) for stack in stacks] for kind in kinds}
     hover = "%{y:,.4g}"
     over = [whiskers(places, [sum(stack.values()) for stack in stacks], spans, hover)]
-    return stacked(columns, places, distinct_colours(kinds), over, title, axis, y_title, hover)
+    return stack_bars(columns, places, distinct_colours(kinds), over, title, axis, y_title, hover)
 
 
 def clusters(answer: Answer, column: str) -> Figure:

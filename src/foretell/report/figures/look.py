@@ -222,7 +222,7 @@ def whiskers(
     )  # fmt: skip
 
 
-def stacked(
+def stack_bars(
     columns: Mapping[str, Sequence[float]],
     places: Sequence[str],
     colours: Mapping[str, str],

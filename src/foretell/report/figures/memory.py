@@ -8,12 +8,11 @@ from foretell.report.figures.look import (
     LIMIT,
     NAMES,
     Figure,
-    bars,
     distinct_colours,
     figure,
-    gap_of,
     note,
     points,
+    stack_bars,
     unit_of_seconds,
     whiskers,
 )
@@ -28,17 +27,12 @@ def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
     kinds = list(dict.fromkeys(part["name"] for stage in stages for part in stage["children"]))
     names = [stage["name"] for stage in stages]
     colours = distinct_colours(kinds, HELD)
-    traces = [
-        bars(part_words(kind), names, [_part(stage, kind) / GIB for stage in stages], colours[kind],
-             "%{y:.4g} GiB")
-        for kind in kinds
-    ]  # fmt: skip
-    traces += _whisker(answer, stages)
+    columns = {part_words(k): [_part(stage, k) / GIB for stage in stages] for k in kinds}
     heading = title or f"Memory: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
     shapes, words = _capacities(answer.get("memory_capacity_bytes"), stages)
-    return figure(
-        traces, heading, NAMES, "used at the peak (GiB)",
-        barmode="stack", bargap=gap_of(len(names)), legend={"traceorder": "reversed"},
+    return stack_bars(
+        columns, names, {part_words(kind): one for kind, one in colours.items()},
+        _whisker(answer, stages), heading, NAMES, "used at the peak (GiB)", "%{y:.4g} GiB",
         shapes=shapes, annotations=words,
     )  # fmt: skip
 

@@ -212,7 +212,7 @@ def _largest_first(tree: Told, least: float, depth: int = 0) -> Iterator[tuple[i
 def _faint_words(tree: Told | None) -> tuple[str, ...]:
     """Which small parts are left out, where some are."""
     names = ", ".join(_faint(tree, FAINT * tree["value"]) if tree else ())
-    return (f"Left out, each below {FAINT:.2%} of the step: {names}.",) if names else ()
+    return (f"Omitted, each below {FAINT:.2%} of the step: {names}.",) if names else ()
 
 
 def _faint(tree: Told, least: float) -> Iterator[str]:

@@ -184,7 +184,7 @@ def _played(given: dict[str, Any], limits: Limits) -> Answer:
     """The events of a simulated step, by tasks: what a screen can show."""
     from foretell.api import training as api
     from foretell.errors import BadInput
-    from foretell.simulation.step import played_step
+    from foretell.simulation.streams import played_step
     from foretell.simulation.trace import trace_events
 
     question = {name: given[name] for name in given if name in PLACE}

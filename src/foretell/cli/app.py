@@ -113,9 +113,12 @@ MODULES = {
     "studies": "sweep scaling codesign optimise sensitivity",
     "measurements": "diagnose calibrate characterize",
     "installation": "catalog ui mcp doctor completion",
-    **{verb: verb for verb in ("validate", "reference", "reproduce", "translate", "changed")},
+    **{verb: verb for verb in ("validate", "reference", "reproduce", "translate")},
+    "versions": "changed",
 }
-"""Module below `foretell.cli` -> its verbs, each a function of its name."""
+"""Module below `foretell.cli` -> its verbs."""
+FUNCTIONS = {"sweep": "verbs", "changed": "version_changes"}
+"""Functions of verbs that are not called as the verb is."""
 INNER: dict[str, dict[str, str]] = {
     "catalog": {
         "chips": "List the chips.",
@@ -201,7 +204,7 @@ def make_app() -> App:
 def _add(app: App, module: str, verb: str, **about: Any) -> None:
     """A verb, with verbs of its own where it has such."""
     if verb not in INNER:
-        place = _place(module, "verbs" if verb == "sweep" else verb)
+        place = _place(module, FUNCTIONS.get(verb, verb))
         app.command(place, name=verb, help=help_text(verb, VERBS[verb]), **about)
         return
     inner = App(name=verb, help=VERBS[verb], **about)

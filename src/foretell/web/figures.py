@@ -1,11 +1,25 @@
 """`POST /api/figures/NAME`: a figure of up to four questions, as Plotly JSON (report/figures)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from foretell.errors import Infeasible
 from foretell.records import dataclass
+from foretell.report.figures.breakdown import (
+    clusters,
+    cost_bars,
+    phase_bars,
+    serve_bars,
+    shares_bars,
+    time_bars,
+)
+from foretell.report.figures.lines import bandwidths, latency_bars
+from foretell.report.figures.look import figure, template
+from foretell.report.figures.memory import memory_bars, memory_over_step
+from foretell.report.figures.pareto import pareto
+from foretell.report.figures.scaling import curves
+from foretell.report.figures.timeline import timeline
+from foretell.report.figures.tornado import result_rows, tornado
 from foretell.web import answers as verbs
 from foretell.web.limits import Limits, check_work
 from foretell.web.names import safe
@@ -39,8 +53,6 @@ def draw_figure(name: str, given: Mapping[str, Any], limits: Limits) -> Answer:
 
 def of_answers(name: str, found: Sequence[Answer], given: Mapping[str, Any]) -> Answer:
     """The figure of a name, of answers."""
-    from foretell.report.figures.look import template
-
     names = list(given.get("names") or ())[: len(found)]
     names += ["ABCD"[i] for i in range(len(names), len(found))]
     made = KINDS[name].draw(found, names)
@@ -63,40 +75,26 @@ def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> A
         return no_as_dict(error.problems, error.answer, hints=False)
 
 
-def _made(place: str) -> Any:
-    """A function of report/figures, as `module:name`, loaded when it is used."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"foretell.report.figures.{module}"), name)
-
-
-def _all(place: str, *more: Any) -> Draw:
+def _all(made: Callable[..., Answer], *more: Any) -> Draw:
     """All answers side by side."""
-    return lambda found, names: _made(place)(found, names, *more)
+    return lambda found, names: made(found, names, *more)
 
 
-def _those_with(part: str, place: str) -> Draw:
+def _those_with(part: str, made: Callable[..., Answer]) -> Draw:
     """The answers that have a part, side by side."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
         known = [(a, name) for a, name in zip(found, names, strict=True) if a.get(part)]
-        figure: Answer = _made(place)([a for a, _ in known], [name for _, name in known])
-        return figure
+        return made([a for a, _ in known], [name for _, name in known])
 
     return draw
 
 
-def _first(part: str, place: str, *more: Any) -> Draw:
+def _first(part: str, made: Callable[..., Answer], *more: Any) -> Draw:
     """The first answer; a figure of nothing where it lacks a part."""
-
-    def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        figure: Answer = (
-            _made(place)(found[0], *more)
-            if found[0].get(part)
-            else _made("look:figure")([], "", "", "")
-        )
-        return figure
-
-    return draw
+    return lambda found, names: (
+        made(found[0], *more) if found[0].get(part) else figure([], "", "", "")
+    )
 
 
 def _front(part: str, x: str, y: str, better: tuple[str, str]) -> Draw:
@@ -109,8 +107,7 @@ def _front(part: str, x: str, y: str, better: tuple[str, str]) -> Draw:
             for row in answer.get(part, ())
         ]
         group = "scenario" if len(found) > 1 else None
-        figure: Answer = _made("pareto:pareto")(rows, x, y, better, group=group)
-        return figure
+        return pareto(rows, x, y, better, group=group)
 
     return draw
 
@@ -119,8 +116,6 @@ def _tornado(place: int) -> Draw:
     """What moves one of the results: the first is time, then come cost and energy."""
 
     def draw(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-        from foretell.report.figures.tornado import result_rows, tornado
-
         words = found[0].get("result_words") or {}
         if place >= len(words):
             return tornado([])
@@ -135,8 +130,7 @@ def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     """The stages of one plan, or the fullest stage of several."""
     known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("memory")]
     if len(known) == 1:
-        figure: Answer = _made("memory:memory_bars")(known[0][0])
-        return figure
+        return memory_bars(known[0][0])
     bars = [
         {
             **a["memory"],
@@ -169,15 +163,11 @@ def _memory_of(bars: Sequence[Answer], title: str) -> Answer:
     """Bars of memory, below one capacity where all have the same."""
     chips = {bar["capacity_bytes"] for bar in bars}
     shared = {"memory_capacity_bytes": chips.pop() if len(chips) == 1 else None}
-    figure: Answer = _made("memory:memory_bars")({**shared, "memory_by_stage": bars}, title)
-    return figure
+    return memory_bars({**shared, "memory_by_stage": bars}, title)
 
 
 def _timeline(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    figure: Answer = _made("timeline:timeline")(
-        found[0].get("events", ()), str(found[0].get("plan", "One step"))
-    )
-    return figure
+    return timeline(found[0].get("events", ()), str(found[0].get("plan", "One step")))
 
 
 def _played(given: dict[str, Any], limits: Limits) -> Answer:
@@ -203,18 +193,18 @@ USER, CHIP = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
 """Columns of a front of services."""
 ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}
 _AT_ONCE: Mapping[str, tuple[str, Draw]] = {
-    "time": ("estimate", _those_with("breakdown", "breakdown:time_bars")),
+    "time": ("estimate", _those_with("breakdown", time_bars)),
     "memory": ("estimate", _memory),
     "plans": ("search", _front("plans", "peak_memory_bytes", "step_s", ("min", "min"))),
-    "shares": ("explain", _first("time", "breakdown:shares_bars")),
-    "memory-over-step": ("memory", _first("stages", "memory:memory_over_step")),
-    "cost-run": ("cost run", _all("breakdown:cost_bars", "breakdown")),
-    "cost-run-energy": ("cost run", _all("breakdown:cost_bars", "energy")),
-    "cost-token": ("cost token", _all("breakdown:cost_bars", "breakdown")),
-    "cost-token-energy": ("cost token", _all("breakdown:cost_bars", "energy")),
-    "cost-system": ("cost system", _all("breakdown:cost_bars", "breakdown")),
-    "cost-system-year": ("cost system", _all("breakdown:cost_bars", "year")),
-    "bandwidths": ("network", _all("lines:bandwidths")),
+    "shares": ("explain", _first("time", shares_bars)),
+    "memory-over-step": ("memory", _first("stages", memory_over_step)),
+    "cost-run": ("cost run", _all(cost_bars, "breakdown")),
+    "cost-run-energy": ("cost run", _all(cost_bars, "energy")),
+    "cost-token": ("cost token", _all(cost_bars, "breakdown")),
+    "cost-token-energy": ("cost token", _all(cost_bars, "energy")),
+    "cost-system": ("cost system", _all(cost_bars, "breakdown")),
+    "cost-system-year": ("cost system", _all(cost_bars, "year")),
+    "bandwidths": ("network", _all(bandwidths)),
 }
 """Figures whose answers are quick -> the verb, and how they are drawn."""
 _KEPT: Mapping[str, tuple[str, Draw]] = {
@@ -222,14 +212,14 @@ _KEPT: Mapping[str, tuple[str, Draw]] = {
     "tornado-cost": ("sensitivity", _tornado(1)),
     "tornado-energy": ("sensitivity", _tornado(2)),
     "pareto": ("size", _front("pareto", USER, CHIP, ("max", "max"))),
-    "latencies": ("serve", _those_with("ttft_ms", "lines:latency_bars")),
-    "decode": ("serve", _those_with("step_ms", "breakdown:serve_bars")),
-    "phases": ("post-train", _those_with("phases", "breakdown:phase_bars")),
+    "latencies": ("serve", _those_with("ttft_ms", latency_bars)),
+    "decode": ("serve", _those_with("step_ms", serve_bars)),
+    "phases": ("post-train", _those_with("phases", phase_bars)),
     "phase-memory": ("post-train", _phase_memory),
-    "clusters": ("compare", _first("systems", "breakdown:clusters", "tokens_per_s")),
-    "clusters-cost": ("compare", _first("systems", "breakdown:clusters", "usd_per_million_tokens")),
-    "scaling": ("scaling", _all("scaling:curves", "tokens_per_s_per_gpu")),
-    "scaling-efficiency": ("scaling", _all("scaling:curves", "efficiency")),
+    "clusters": ("compare", _first("systems", clusters, "tokens_per_s")),
+    "clusters-cost": ("compare", _first("systems", clusters, "usd_per_million_tokens")),
+    "scaling": ("scaling", _all(curves, "tokens_per_s_per_gpu")),
+    "scaling-efficiency": ("scaling", _all(curves, "efficiency")),
 }
 """Figures of answers that the server may have kept."""
 KINDS: Mapping[str, FigureKind] = {

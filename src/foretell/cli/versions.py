@@ -6,7 +6,7 @@ from foretell.specs.questions.versions import VersionsQuestion
 
 
 @command(VersionsQuestion)
-def changed(given: Given, edges: Edges) -> int:
+def version_changes(given: Given, edges: Edges) -> int:
     """Ask the questions of OLD.json again: which predictions moved, by how much, and by which change."""
     if edges.save:
         return _save(given, edges)

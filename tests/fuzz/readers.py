@@ -350,7 +350,7 @@ def _asked(content: bytes) -> object:
     """A study in the body of a request, as the server looks at it."""
     from foretell.errors import BadInput, Problem
     from foretell.web.limits import TooMuch
-    from foretell.web.studies import safe_study
+    from foretell.web.names import safe_study
 
     try:
         body = json.loads(content)

@@ -5,7 +5,7 @@ import pytest
 import foretell
 from foretell.catalog import system
 from foretell.errors import BadInput
-from foretell.studies.procurement.topologies import USUAL, bisection, on_topologies
+from foretell.studies.procurement.clusters import USUAL, bisection, on_topologies
 
 WORK = {"model": "llama-3.1-8b", "gpus": 128, "global_batch": 128, "seq_len": 4096}
 

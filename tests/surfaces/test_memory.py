@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from foretell.report.presentation.labels import words_of
-from foretell.report.presentation.numbers import value_text
+from foretell.report.presentation.numbers import value_text, words_of
 from tests.surfaces.command import foretell
 
 FITS = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "16")

@@ -1,6 +1,6 @@
 """What was read of a launch is shown with every answer, an answer of no among them."""
 
-from foretell.web.reading import READERS
+from foretell.web.lists import READERS
 from tests.surfaces.command import foretell
 
 TOO_LARGE = (

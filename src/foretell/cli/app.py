@@ -113,8 +113,9 @@ MODULES = {
     "studies": "sweep scaling codesign optimise sensitivity",
     "measurements": "diagnose calibrate characterize",
     "installation": "catalog ui mcp doctor completion",
-    **{verb: verb for verb in ("validate", "reference", "reproduce", "translate")},
-    "versions": "changed",
+    "research": "reference reproduce changed",
+    "validate": "validate",
+    "translate": "translate",
 }
 """Module below `foretell.cli` -> its verbs."""
 FUNCTIONS = {"sweep": "verbs", "changed": "version_changes"}

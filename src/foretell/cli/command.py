@@ -13,8 +13,15 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from foretell.cli import names
-from foretell.specs.questions.common import IMPORT
-from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of, most_wanted
+from foretell.specs.questions.common import IMPORT, JSON, PLOT, SystemName, Workers
+from foretell.specs.questions.flags import (
+    Flag,
+    QuestionField,
+    edges_of,
+    fields_of,
+    flag_of,
+    most_wanted,
+)
 from foretell.specs.questions.plan_flags import with_plan_words
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -225,3 +232,20 @@ def _shown(default: Any) -> Any:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def arg(about: str, metavar: str | None = None, **more: Any) -> Parameter:
+    """An argument or a flag: one line about it, and the placeholder of its value."""
+    return Parameter(help=about, metavar=metavar, **more)
+
+
+def switch(about: str) -> Parameter:
+    """A flag that is on or off."""
+    return Parameter(help=about, negative="", show_default=False)
+
+
+Json = Annotated[bool, parameter(JSON, default=False)]
+Plot = Annotated[str | None, parameter(PLOT)]
+System = Annotated[str | None, parameter(flag_of(SystemName))]
+Processes = Annotated[str, parameter(flag_of(Workers), default="1")]
+Top = Annotated[str, parameter(Flag(help="How many plans to keep.", metavar="N"), default="10")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from foretell.cli import names
-from foretell.cli.flags import Json, arg, number, switch
+from foretell.cli.command import Json, arg, number, switch
 from foretell.cli.output import print_answer, write_json
 from foretell.errors import BadInput, Problem, bad_input
 
@@ -110,11 +110,11 @@ def mcp(
     if not http:
         import asyncio
 
-        from foretell.web.assistant_server import serve_stdio
+        from foretell.web.assistant import serve_stdio
 
         asyncio.run(serve_stdio())
         return 0
-    from foretell.web.assistant_server import make_server
+    from foretell.web.assistant import make_server
     from foretell.web.server import listening_socket, run, url_of
 
     with listening_socket("127.0.0.1", int(port)) as socket:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from foretell.cli.answering import VerbAnswer, respond
-from foretell.cli.command import Edges, Given, command
-from foretell.cli.flags import Json, Plot, System, arg, number, switch
+from foretell.cli.command import Edges, Given, Json, Plot, System, arg, command, number, switch
 from foretell.cli.output import draw_figure, plot_file, print_answer, write_json
 from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.specs.questions.diagnose import DiagnoseQuestion

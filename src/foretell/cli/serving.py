@@ -31,12 +31,14 @@ def serve(given: Given, edges: Edges) -> int:
 
         return serving_bundle(found, written, folder)
 
-    def saturated(found: Any) -> int:
-        simulation = getattr(found, "simulation", None)
-        return 1 if simulation and simulation["queue_grows"] else 0
+    def too_slow(found: Any) -> int:
+        if isinstance(found, SampledService):
+            return 0
+        grows = found.simulation is not None and found.simulation["queue_grows"]
+        return int(grows or (found.offline is not None and not found.offline["in_time"]))
 
     how = VerbAnswer(
-        ask=ask, counted="requests", export=export, serving=True, code=saturated,
+        ask=ask, counted="requests", export=export, serving=True, code=too_slow,
         read=lambda given, edges: imported(given, edges, serving=True),
         figure=lambda found: None if isinstance(found, SampledService) else found.to_dict(),
     )  # fmt: skip

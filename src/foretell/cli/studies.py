@@ -11,8 +11,17 @@ from cyclopts import App
 
 from foretell.cli.answering import VerbAnswer, respond
 from foretell.cli.app import help_text
-from foretell.cli.command import Edges, Given, command, number, parameter
-from foretell.cli.flags import Json, Plot, Processes, arg
+from foretell.cli.command import (
+    Edges,
+    Given,
+    Json,
+    Plot,
+    Processes,
+    arg,
+    command,
+    number,
+    parameter,
+)
 from foretell.cli.output import draw_figure, plot_file, print_answer, show_answer, write_json
 from foretell.errors import bad_input
 from foretell.specs.questions.flags import flag_of

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from foretell.cli.command import Edges, Given, command
-from foretell.cli.flags import Json, arg
+from foretell.cli.command import Edges, Given, Json, arg, command
 from foretell.cli.output import write_json
 from foretell.cli.progress import late_bar
 from foretell.interop.user_files import made_folder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from foretell.cli.flags import Json, arg, switch
+from foretell.cli.command import Json, arg, switch
 from foretell.cli.output import print_answer, write_json
 
 if TYPE_CHECKING:

@@ -11,23 +11,14 @@ from foretell.errors import BadInput, bad_input, unknown
 from foretell.specs.questions import arguments, question_type
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
+from foretell.web.names import check_counts, check_points, safe_fleet, safe_study
 from foretell.web.progress import report
-from foretell.web.studies import check_counts, check_points, safe_fleet, safe_study
 
 if TYPE_CHECKING:
     from foretell.api.cost_questions import Priced
 
 Given = dict[str, Any]
 Answer = dict[str, Any]
-
-
-def estimate(given: Given, limits: Limits) -> Answer:
-    """`foretell estimate`."""
-    from foretell.api import training as api
-
-    export, launcher = _tool(given)
-    found = api.estimate(**given)
-    return {**found.to_dict(), **_written(found.export(export, launcher) if export else None)}
 
 
 def search(given: Given, limits: Limits) -> Answer:
@@ -66,30 +57,6 @@ def sensitivity(given: Given, limits: Limits) -> Answer:
     return found
 
 
-def serve(given: Given, limits: Limits) -> Answer:
-    """`foretell serve`."""
-    from foretell.api.serving import serve as ask
-    from foretell.api.serving_commands import launch_command
-    from foretell.specs.questions.serving import ServingQuestion
-
-    export, launcher = _tool(given, serving=True)
-    found = ask(**given)
-    written = None
-    if export:
-        written = launch_command(export, found, ServingQuestion(**given), launcher)
-    return {**found.to_dict(), **_written(written)}
-
-
-def size(given: Given, limits: Limits) -> Answer:
-    """`foretell size`."""
-    from foretell.api.size import size as ask
-
-    export, launcher = _tool(given, serving=True)
-    found = ask(**given)
-    written = found.export(export, launcher) if export else None
-    return {**found.to_dict(), **_written(written)}
-
-
 def post_train(given: Given, limits: Limits) -> Answer:
     """`foretell post-train`."""
     from foretell.api.post_training import post_train as ask
@@ -100,15 +67,6 @@ def post_train(given: Given, limits: Limits) -> Answer:
         raise BadInput([unknown("export", export, POST_TRAINING)])
     found = ask(**given)
     return {**found.to_dict(), **_written(found.export(export) if export else None)}
-
-
-def compare(given: Given, limits: Limits) -> Answer:
-    """`foretell compare`."""
-    from foretell.studies.procurement.compare import compare as ask
-
-    if "workload" in given:
-        given["workload"] = safe_study(given["workload"])
-    return ask(given.pop("systems", ()), **given).to_dict()
 
 
 def scaling(given: Given, limits: Limits) -> Answer:
@@ -135,13 +93,6 @@ def codesign(given: Given, limits: Limits) -> Answer:
     return ask(study).to_dict()
 
 
-def optimise(given: Given, limits: Limits) -> Answer:
-    """`foretell optimise`, with trials in memory."""
-    from foretell.studies.sweep.optimise import optimise as ask
-
-    return ask(safe_study(given.pop("study")), **given).to_dict()
-
-
 def _tool(given: Given, *, serving: bool = False) -> tuple[str | None, str | None]:
     """(tool and release, launcher) that an answer is to be written for, taken out of the flags."""
     from foretell.interop.releases import release_of
@@ -157,6 +108,33 @@ def _written(found: Any) -> Answer:
     return {} if found is None else found.to_dict()
 
 
+def _exported(
+    name: str,
+    write: Callable[..., Any] = lambda found, given, tool, launcher: found.export(tool, launcher),
+    *,
+    serving: bool = False,
+) -> Callable[[Given, Limits], Answer]:
+    """What a public function answers, and the text for another tool where one is named."""
+
+    def answer(given: Given, limits: Limits) -> Answer:
+        tool, launcher = _tool(given, serving=serving)
+        found = getattr(foretell, name)(**given)
+        return {
+            **found.to_dict(),
+            **_written(write(found, given, tool, launcher) if tool else None),
+        }
+
+    return answer
+
+
+def _engine_command(found: Any, given: Given, engine: str, launcher: str | None) -> Any:
+    """A deployment as the command of an engine."""
+    from foretell.api.serving_commands import launch_command
+    from foretell.specs.questions.serving import ServingQuestion
+
+    return launch_command(engine, found, ServingQuestion(**given), launcher)
+
+
 def _plain(
     name: str, *places: str, changed: Mapping[str, Callable[[Any], Any]] = {}, **more: Any
 ) -> Callable[[Given, Limits], Answer]:
@@ -164,8 +142,7 @@ def _plain(
     `more` is in the answer besides."""
 
     def answer(given: Given, limits: Limits) -> Answer:
-        for field, safe in changed.items():
-            given[field] = safe(given[field])
+        given |= {field: safe(given[field]) for field, safe in changed.items() if field in given}
         first = [given.pop(place, ()) for place in places]
         return {**getattr(foretell, name)(*first, **given).to_dict(), **more}
 
@@ -206,7 +183,7 @@ def _by_argument(
 
 
 _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
-    "estimate": estimate,
+    "estimate": _exported("estimate"),
     "search": search,
     "explain": _plain("explain"),
     "memory": _plain("memory", out=None),
@@ -215,14 +192,14 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "improve": improve,
     "diagnose": _plain("diagnose", "runs"),
     "sensitivity": sensitivity,
-    "serve": serve,
-    "size": size,
+    "serve": _exported("serve", _engine_command, serving=True),
+    "size": _exported("size", serving=True),
     "fleet": _plain("fleet", "fleet", changed={"fleet": safe_fleet}),
     "post-train": post_train,
-    "compare": compare,
+    "compare": _plain("compare", "systems", changed={"workload": safe_study}),
     "scaling": scaling,
     "codesign": codesign,
-    "optimise": optimise,
+    "optimise": _plain("optimise", "study", changed={"study": safe_study}),
     "network": _plain("network"),
     "cost chip": _cost("chip"),
     "cost package": _cost("package"),

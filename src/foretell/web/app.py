@@ -14,11 +14,11 @@ from foretell.errors import Problem
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
 from foretell.web.fields import PastedText, Text, body_model, figure_model, flags_of
-from foretell.web.files import FILES
-from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
+from foretell.web.lists import FILES
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.progress import EVENTS, Gone, Reply, Report, stream_job, wants_events
+from foretell.web.server import Guard
 from foretell.web.worker import HINT, SHOWN, json_reply
 from foretell.web.wrong import Errors, errors_of, problems_of
 

@@ -1,18 +1,21 @@
 """The verbs as tools of an assistant: schemas from the questions, answers short enough to read.
 
 A tool is what `POST /api/VERB` is: the same fields, limits and refusals, and no file of the user is
-ever opened. The same schemas serve function calling.
+ever opened. The same schemas serve function calling. `foretell mcp` serves them over the Model Context
+Protocol, by its official Python SDK, with the catalogue and published runs as resources.
 """
 
 import json
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from foretell import __version__
+from foretell.errors import BadInput
 from foretell.records import dataclass
 from foretell.specs.questions import question_type
 from foretell.specs.questions.flags import QuestionField, most_wanted, offered
-from foretell.web import answers
+from foretell.web import answers, lists
 from foretell.web.limits import Limits
 
 Schema = dict[str, Any]
@@ -241,3 +244,108 @@ def _cut(value: Any, rows: int, deep: int) -> Any:
         left = len(value) - len(kept)
         return [*kept, f"{left} more omitted; ask with full=true"] if left else kept
     return value
+
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+INSTRUCTIONS = (
+    "Foretell predicts what a transformer costs before it is run: time, memory, parallel plan, energy and "
+    "money of training, fine-tuning and serving. Name models and systems as the catalogue does (tools "
+    "catalog and catalog_show); write gpus as 64xH100. Every answer has its 90 % interval and what was "
+    "assumed: say both."
+)
+SCHEME = "foretell://"
+MIME = "application/json"
+
+
+def make_server() -> "Server[Any]":
+    """The server, with no transport yet."""
+    import mcp_types as types
+    from anyio import to_thread
+    from mcp.server.lowlevel import Server
+
+    async def list_tools(context: Any, params: Any) -> Any:
+        known = [types.Tool.model_validate(_described(one)) for one in tools()]
+        return types.ListToolsResult(tools=known)
+
+    async def call_tool(context: Any, params: Any) -> Any:
+        found = await to_thread.run_sync(call, params.name, params.arguments or {})
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=found.text)],
+            structured_content=found.record,
+            is_error=found.failed,
+        )
+
+    async def list_resources(context: Any, params: Any) -> Any:
+        about = {
+            **{f"catalog/{kind}": f"Every one of the {kind} of the catalogue." for kind in KINDS},
+            "accuracy": "Published training steps beside our predictions.",
+        }
+        known = [
+            types.Resource(uri=SCHEME + name, name=name, description=text, mime_type=MIME)
+            for name, text in about.items()
+        ]
+        return types.ListResourcesResult(resources=known)
+
+    async def list_templates(context: Any, params: Any) -> Any:
+        entry = types.ResourceTemplate(
+            uri_template=SCHEME + "catalog/show/{name}",
+            name="catalog entry",
+            description="One chip, system or model with its sources.",
+            mime_type=MIME,
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[entry])
+
+    async def read_resource(context: Any, params: Any) -> Any:
+        text = await to_thread.run_sync(resource_text, str(params.uri))
+        held = types.TextResourceContents(uri=params.uri, mime_type=MIME, text=text)
+        return types.ReadResourceResult(contents=[held])
+
+    return Server(
+        "foretell",
+        version=__version__,
+        title="Foretell",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+    )
+
+
+def _described(one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": one["name"],
+        "description": one["description"],
+        "inputSchema": one["input_schema"],
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    }
+
+
+def resource_text(uri: str) -> str:
+    """What a resource holds, as JSON; ValueError where there is none of that name."""
+    name = uri.removeprefix(SCHEME)
+    if name == "accuracy":
+        rows = lists.published_rows({})
+        return json.dumps({"rows": len(rows), **short({"published": rows})}, default=str)
+    kind = name.removeprefix("catalog/")
+    if kind in KINDS:
+        return json.dumps(lists.catalogue({"kind": kind}), default=str)
+    if name.startswith("catalog/show/"):
+        try:
+            return json.dumps(lists.show_entry({"name": kind.removeprefix("show/")}), default=str)
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+    known = ", ".join(f"{SCHEME}catalog/{one}" for one in KINDS)
+    raise ValueError(f"no resource {uri}; there are {known}, {SCHEME}accuracy")
+
+
+async def serve_stdio() -> None:
+    """Answer on standard input and output until they are closed."""
+    from mcp.server.stdio import stdio_server
+
+    server = make_server()
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())

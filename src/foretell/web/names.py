@@ -1,11 +1,11 @@
-"""Models, systems and chips as a stranger may name them: an id, an alias or an inline object, never a file.
+"""Models, systems, chips and studies as a stranger may name them: an id, an alias or an object, never a file.
 
 What is wrong with a name is stated here, under the path of its field. That no file is opened does not hang on
 it: questions are answered inside `names_only`, where every reader of a user's files refuses.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,11 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog import system_from_table
 from foretell.catalog.names import exists
-from foretell.errors import BadInput, Problem, bad_input, unknown
+from foretell.errors import BadInput, Problem, Shortfall, bad_input, unknown
 from foretell.interop.user_files import NAMES, refusal
 from foretell.serving.requests.arrivals import KINDS
 from foretell.specs.questions import every_field
+from foretell.web.limits import MOST_CURVE_POINTS, MOST_POINTS, TooMuch, check_work, too_much
 
 _COUNTED = re.compile(r"\s*[0-9]+\s*[xX\u00d7]\s*(\S.*)", re.DOTALL)
 """`512xH100`: a number of chips that names the system too."""
@@ -48,17 +49,23 @@ LISTED = {
 
 def safe(given: Mapping[str, Any]) -> dict[str, Any]:
     """The flags with every name and inline object looked at; BadInput with all that are wrong."""
-    problems: list[Problem] = []
-    for path, name, value in _named(given):
-        try:
-            check_name(name, value)
-        except BadInput as error:
-            problems += [replace(p, path=path_of(path, name, p.path)) for p in error.problems]
+    problems = name_problems(_named(given))
     for text in given.get("sweep") or ():
         problems += _swept(text)
     if problems:
         raise BadInput(problems)
     return dict(given)
+
+
+def name_problems(named: Iterable[tuple[str, str, Any]]) -> list[Problem]:
+    """What is wrong with names: path, flag and value of each are given."""
+    problems: list[Problem] = []
+    for path, name, value in named:
+        try:
+            check_name(name, value)
+        except BadInput as error:
+            problems += [replace(p, path=path_of(path, name, p.path)) for p in error.problems]
+    return problems
 
 
 def without_wrong(given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
@@ -167,3 +174,93 @@ def _looks_like_path(name: str) -> bool:
 
 def _refused(path: str, value: object) -> BadInput:
     return refusal(path, value, f"{NAMES}, or an object" if path in ("model", "system") else NAMES)
+
+
+def safe_study(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The study, its names looked up; BadInput with all that are wrong, TooMuch with what is too large."""
+    return _safe(given, [*_values(given)])
+
+
+def safe_fleet(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A fleet, its names looked up, in its tables and above them."""
+    base = [(str(name), str(name), value) for name, value in given.items() if name != "model"]
+    tables = [
+        (f"{path}.{name}", str(name), value)
+        for path, table in _listed(given, "model")
+        for name, value in table.items()
+    ]
+    return _safe(given, [*base, *tables])
+
+
+def _safe(given: Mapping[str, Any], values: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
+    """The tables where nothing of them is wrong."""
+    # A chip that cannot be built is a point whose answer is no.
+    problems = [p for p in name_problems(values) if not isinstance(p, Shortfall)]
+    if problems:
+        raise BadInput(problems)
+    large: list[Problem] = []
+    for path, name, value in values:
+        try:
+            check_work({name: value})
+        except TooMuch as error:
+            large += [replace(p, path=path) for p in error.problems]
+    if large:
+        raise TooMuch(large)
+    return dict(given)
+
+
+def _values(given: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Path, flag and value of everything that a study's tables give; of what varies, every value."""
+    for path, table in _tables(given):
+        for name, value in table.items():
+            if path != "vary":
+                yield f"{path}.{name}", str(name), value
+            elif isinstance(value, Mapping):  # the ends of a range
+                for end in ("low", "high"):
+                    yield f"{path}.{name}", str(name), value.get(end)
+            else:
+                for one in value if isinstance(value, list) else [value]:
+                    yield f"{path}.{name}", str(name), one
+
+
+def _tables(given: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Tables with flags in them; what is no table is left to the reader of studies, which says so."""
+    for name in ("base", "vary"):
+        if isinstance(given.get(name), Mapping):
+            yield name, given[name]
+    yield from _listed(given, "workload")
+
+
+def _listed(given: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Tables of a list, each with its place."""
+    mix = given.get(kind)
+    for place, table in enumerate(mix if isinstance(mix, list) else ()):
+        if isinstance(table, Mapping):  # whose name is its own, and no chip's
+            yield f"{kind}.{place}", {n: v for n, v in table.items() if n != "name"}
+
+
+def check_points(count: Callable[[], int]) -> None:
+    """Raise TooMuch where a study has too many points; one that cannot be read says so later."""
+    try:
+        many = count()
+    except BadInput:
+        return
+    if many > MOST_POINTS:
+        raise TooMuch([too_much("study.vary", many, f"at most {MOST_POINTS} points")])
+
+
+def check_counts(given: Mapping[str, Any]) -> None:
+    """Raise TooMuch where a scaling study has too many points, or too many chips."""
+    from foretell.specs.questions.studies import ScalingQuestion
+    from foretell.studies.scaling.run import gpu_counts, strategy_texts
+
+    try:
+        counts = gpu_counts(given.get("gpus", ScalingQuestion.gpus))
+        plans = strategy_texts(given.get("strategies", ScalingQuestion.strategies))
+    except BadInput:  # said with everything else
+        return
+    check_work({"gpus": max(counts)})
+    many = len(given.get("models") or ()) * len(counts) * len(plans)
+    if many > MOST_CURVE_POINTS:
+        most = f"at most {MOST_CURVE_POINTS} points: models x numbers of GPUs x strategies"
+        raise TooMuch([too_much("models", many, most)])

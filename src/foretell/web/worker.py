@@ -150,13 +150,13 @@ def _shown(verb: str, reply: Reply) -> Reply:
 
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
-    from foretell.web import figures, lists, reading
+    from foretell.web import figures, lists
     from foretell.web.names import safe
 
     if verb in lists.LISTS:
         return json_reply(200, lists.LISTS[verb](given))
-    if verb in reading.READERS:
-        return json_reply(200, reading.READERS[verb](given))
+    if verb in lists.READERS:
+        return json_reply(200, lists.READERS[verb](given))
     if verb.startswith(FIGURE):
         return json_reply(200, figures.draw_figure(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)
@@ -189,12 +189,12 @@ def _besides(verb: str, given: Mapping[str, Any], limits: Limits) -> list[Proble
 def _answered(verb: str, flags: dict[str, Any], limits: Limits) -> Reply:
     """The verb's answer to flags that name nothing but what is known."""
     from foretell.inputs.question import as_texts
-    from foretell.web import answers, files
+    from foretell.web import answers, lists
 
     if "set" in flags:
         flags["set"] = as_texts(flags["set"])
-    if verb in files.FILES:
-        return files.FILES[verb](flags, limits)
+    if verb in lists.FILES:
+        return lists.FILES[verb](flags, limits)
     return json_reply(200, answers.VERBS[verb](flags, limits))
 
 

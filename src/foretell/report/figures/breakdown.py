@@ -30,7 +30,7 @@ from foretell.report.figures.look import (
 )
 from foretell.report.figures.multiples import panels
 from foretell.report.figures.pareto import pareto
-from foretell.report.presentation.labels import part_words
+from foretell.report.presentation.numbers import part_words
 
 Answer = Mapping[str, Any]
 

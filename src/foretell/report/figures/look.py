@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
-from foretell.report.presentation.labels import words_of as words_of
+from foretell.report.presentation.numbers import words_of as words_of
 from foretell.specs.result import OUTPUTS
 from foretell.units import field_unit, symbol
 

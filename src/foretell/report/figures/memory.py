@@ -16,7 +16,7 @@ from foretell.report.figures.look import (
     unit_of_seconds,
     whiskers,
 )
-from foretell.report.presentation.labels import part_words
+from foretell.report.presentation.numbers import part_words
 
 GIB = 2.0**30
 

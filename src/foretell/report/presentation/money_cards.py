@@ -3,7 +3,7 @@
 from typing import Any
 
 from foretell.catalog.prices import OF_ON_DEMAND
-from foretell.report.presentation.measured_tables import measured_systems
+from foretell.report.presentation.diagnosis_cards import measured_systems
 from foretell.report.presentation.numbers import (
     Presentation,
     ShownTable,

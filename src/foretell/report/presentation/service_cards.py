@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from foretell.report.presentation.labels import part_words
-from foretell.report.presentation.measured_tables import measured_table
+from foretell.report.presentation.diagnosis_cards import measured_table
 from foretell.report.presentation.numbers import (
     Presentation,
     ShownTable,
@@ -11,6 +10,7 @@ from foretell.report.presentation.numbers import (
     bars_of,
     facts_of,
     listed,
+    part_words,
     plain_table,
     table_of,
     value_text,

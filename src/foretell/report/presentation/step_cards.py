@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from foretell.report.presentation.labels import part_words
-from foretell.report.presentation.measured_tables import measured_table
+from foretell.report.presentation.diagnosis_cards import measured_table
 from foretell.report.presentation.numbers import (
     FITS,
     Presentation,
@@ -16,6 +15,7 @@ from foretell.report.presentation.numbers import (
     facts_of,
     listed,
     ninety,
+    part_words,
     table_of,
     value_text,
 )

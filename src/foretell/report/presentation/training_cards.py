@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.presentation.labels import words_of
 from foretell.report.presentation.numbers import (
     Presentation,
     ShownTable,
@@ -13,6 +12,7 @@ from foretell.report.presentation.numbers import (
     listed,
     table_of,
     value_text,
+    words_of,
 )
 from foretell.report.presentation.step_cards import CONVENTIONS, place, question
 from foretell.training.feasibility import CLOSE_SHARE

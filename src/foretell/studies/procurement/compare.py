@@ -1,10 +1,9 @@
 """`foretell.compare`: systems ranked by what they do for the money, and how sure the order is.
 
-question.py      the work, the levels and the money, from flags and files
-topologies.py    a system with other fabrics between its nodes
-clusters.py   how many chips a sum pays for
-workloads.py      what a cluster does with the work
-ranking.py     the order, how sure it is, and why
+question.py   the work, the levels and the money, from flags and files
+clusters.py   how many chips a sum pays for, and other fabrics between them
+workloads.py  what a cluster does with the work
+ranking.py    the order, how sure it is, and why
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +23,9 @@ from foretell.studies.procurement.clusters import (
     cost_of,
     lacks_price,
     name_of,
+    on_topologies,
     same_system,
 )
-from foretell.studies.procurement.measured_rows import notes_of, rows_of
 from foretell.studies.procurement.question import (
     budget_of,
     level_of,
@@ -36,8 +35,13 @@ from foretell.studies.procurement.question import (
     study_of,
 )
 from foretell.studies.procurement.ranking import ClusterKind, Ranking, rank_kinds
-from foretell.studies.procurement.topologies import on_topologies
-from foretell.studies.procurement.workloads import LatencyTargets, run_workload, without_money
+from foretell.studies.procurement.workloads import (
+    LatencyTargets,
+    notes_of,
+    rows_of,
+    run_workload,
+    without_money,
+)
 from foretell.studies.sweep.mix import shares
 
 MEASURES = ("tokens", "usd")

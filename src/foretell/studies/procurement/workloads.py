@@ -7,20 +7,21 @@ from typing import Any
 
 from foretell.api import training as api
 from foretell.api.cost import estimate_bill, service_bill
+from foretell.api.measured_files import read_measured
 from foretell.api.serving import closed_forms
 from foretell.economics.answer import CostAnswer
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
-from foretell.errors import Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem
 from foretell.search.ranking import SERVED, TRAINED, SystemWorkload
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.cost import CostLeaf
+from foretell.specs.measurement import SERVED as SERVED_VALUES
 from foretell.specs.measurement import Measurement
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import Axis, Study, Workload
 from foretell.studies.axes import RUN
-from foretell.studies.procurement.clusters import Given
-from foretell.studies.procurement.measured_rows import serving_rows, training_rows
+from foretell.studies.procurement.clusters import Given, name_of
 from foretell.studies.sweep.columns import bill_row
 from foretell.studies.sweep.questions import (
     PointQuestion,
@@ -242,3 +243,48 @@ def _done(
     return WorkloadResult(
         part=part, architecture=architecture, facts=facts, assumptions=tuple(bill.assumptions)
     )
+
+
+def rows_of(
+    measured: Any, systems: Sequence[Given], gpus: int | None, problems: list[Problem]
+) -> tuple[Measurement, ...]:
+    """The measured runs, each with its system (else the first one) and its chips (else those that every
+    cluster is given)."""
+    if not measured:
+        return ()
+    try:
+        rows = read_measured(measured)
+    except BadInput as error:
+        problems += error.problems
+        return ()
+    found = []
+    for number, one in enumerate(rows, start=1):
+        told = {"system": name_of(systems[0]), **one.asked} if systems else dict(one.asked)
+        if gpus is None and "gpus" not in told:
+            message = (
+                "a budget buys another number of chips on every system: say how many were measured"
+            )
+            path = f"measured {number}: gpus"
+            problems.append(
+                Problem(path=path, value=None, message=message, allowed='"gpus=8 tp8: 15.2 s"')
+            )
+        found.append(replace(one, asked=told))
+    return tuple(found)
+
+
+def notes_of(rows: Sequence[Measurement]) -> tuple[str, ...]:
+    """Where each run was measured, and what was stated on the way of reading it."""
+    places = dict.fromkeys(str(one.asked.get("system", "")) for one in rows)
+    said = [f"measured: {one.source}: {note}" for one in rows for note in one.notes]
+    told = f"measured runs of {', '.join(places)} bear on every system, less on another chip"
+    return (told, *said) if rows else ()
+
+
+def training_rows(rows: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Those of a training step."""
+    return tuple(one for one in rows if not any(name in SERVED_VALUES for name in one.values))
+
+
+def serving_rows(rows: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Those of a service."""
+    return tuple(one for one in rows if any(name in SERVED_VALUES for name in one.values))

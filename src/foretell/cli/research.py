@@ -1,13 +1,15 @@
-"""`foretell reference search` and `study`."""
+"""`foretell reference`, `reproduce` and `changed`: published models, published works, and two versions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from foretell.cli.command import Edges, Given, Json, Processes, Top, arg, command, number
 from foretell.cli.dispatch import complain
-from foretell.cli.flags import Json, Processes, Top, arg, number
-from foretell.cli.output import no_as_dict, write_json
+from foretell.cli.output import no_as_dict, print_answer, write_json
 from foretell.cli.progress import late_bar
-from foretell.errors import BadInput, wrong
+from foretell.errors import BadInput, Problem, wrong
+from foretell.specs.questions.reproduce import ReproduceQuestion
+from foretell.specs.questions.versions import VersionsQuestion
 
 STAND_IN: Mapping[str, Any] = {
     "model": "gpt3-1t", "strategy": "1d", "chip": "b200", "fast_domain": 1, "gpus": 1,
@@ -109,4 +111,76 @@ def study(
         print(reference.render_study(result))
         if file is not None:
             print(f"wrote {file}")
+    return 0
+
+
+@command(ReproduceQuestion)
+def reproduce(given: Given, edges: Edges) -> int:
+    """The figures and tables of a published work, by its model and by ours."""
+    from foretell.interop.user_files import made_folder
+    from foretell.lab.reproduce.records import reproduce as run
+    from foretell.lab.reproduce.records import work_named
+    from foretell.report.reproduce.files import write_work
+
+    work = work_named(given.get("work"))
+    folder = made_folder(edges.out)
+    with late_bar("figures") as progress:
+        figures = run(**given, progress=progress)
+    files = write_work(folder, work, figures)
+    if edges.json:
+        findings = [
+            {"figure": figure.name, **one.to_dict()}
+            for figure in figures
+            for one in figure.findings
+        ]
+        write_json(
+            {
+                "work": work.name,
+                "figures": [figure.name for figure in figures],
+                "findings": findings,
+                "files": [str(file) for file in files],
+            }
+        )
+        return 0
+    for figure in figures:
+        for one in figure.findings:
+            print(f"{figure.name}: {one.statement}")
+            print(f"  published: {one.published}")
+            print(f"  ours:      {one.ours}")
+            print(f"  {one.verdict}" + (f": {one.why}" if one.why else ""))
+            for rung in one.ladder.rungs if one.ladder else ():
+                print(f"    x{rung.factor:.3f} {rung.value:12.4g}  {rung.mechanism}")
+    print("\n".join(f"written: {file}" for file in files))
+    return 0
+
+
+@command(VersionsQuestion)
+def version_changes(given: Given, edges: Edges) -> int:
+    """Ask the questions of OLD.json again: which predictions moved, by how much, and by which change."""
+    if edges.save:
+        return _save(given, edges)
+    from foretell.lab.versions.changes import version_changes as ask
+
+    found = ask(**{"files": (), **given})
+    return print_answer("changed", found.to_dict(), json=edges.json)
+
+
+def _save(given: Given, edges: Edges) -> int:
+    """Write a snapshot of this version."""
+    import json
+
+    from foretell.interop.user_files import write_whole
+    from foretell.lab.versions.changes import STANDARD, read_snapshot, take_snapshot
+
+    read = [read_snapshot(path) for path in given.get("files", ())]
+    questions = [(one.verb, one.question) for old in read for one in old.predictions]
+    made = take_snapshot(questions or STANDARD)
+    text = json.dumps(made.to_dict(), allow_nan=False)
+    write_whole(str(edges.save), f"{text}\n")
+    if edges.json:
+        write_json(
+            {"foretell": made.version, "predictions": len(made.predictions), "file": edges.save}
+        )
+    else:
+        print(f"{len(made.predictions)} predictions of {made.version} saved in {edges.save}")
     return 0

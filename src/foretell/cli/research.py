@@ -7,7 +7,7 @@ from foretell.cli.command import Edges, Given, Json, Processes, Top, arg, comman
 from foretell.cli.dispatch import complain
 from foretell.cli.output import no_as_dict, print_answer, write_json
 from foretell.cli.progress import late_bar
-from foretell.errors import BadInput, Problem, wrong
+from foretell.errors import BadInput, wrong
 from foretell.specs.questions.reproduce import ReproduceQuestion
 from foretell.specs.questions.versions import VersionsQuestion
 

@@ -190,12 +190,12 @@ def _add_field(path: Path, where: str, text: str) -> None:
 
 
 def _add_the_output(specs: Path, page: str) -> None:
-    """The entry and the field of the page: two files."""
+    """The entry and the field of the page."""
     texts = ["\n".join(block.lines) for block in blocks(page)]
     entry = next(text for text in texts if text.startswith('(\n    "joules_per_tflop"'))
     field = next(text for text in texts if text.startswith("joules_per_tflop: float"))
     for name, before, new in (
-        ("outputs.py", '    ("energy_joules"', f"    {entry},\n"),
+        ("result.py", '    ("energy_joules"', f"    {entry},\n"),
         ("result.py", "    limited_by: str\n", "".join(f"    {x}\n" for x in field.split("\n"))),
     ):
         text = (specs / name).read_text()

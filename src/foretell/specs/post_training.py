@@ -1,7 +1,9 @@
 """A step of fine-tuning or of reinforcement learning: what is asked, and what is answered."""
 
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -22,13 +24,13 @@ class AlgorithmForm:
 
     id: str
     """Its name."""
-    generates: bool
+    generates: bool = False
     """Whether trajectories are generated."""
-    old: bool
+    old: bool = False
     """Whether log-probabilities of the policy before the updates are computed by the trainer."""
-    reference: bool
+    reference: bool = False
     """Whether those of a frozen reference are."""
-    critic: bool
+    critic: bool = False
     """Whether a value model is trained beside it."""
     sequences: float = 1.0
     """Sequences that the trainer passes for each trajectory: a pair is two."""
@@ -53,65 +55,12 @@ def usual_prompt(limit: float | None) -> float:
     return float(min(limit or USUAL_PROMPT, USUAL_PROMPT))
 
 
-_TUNED: Mapping[str, Any] = {"generates": False, "old": False, "reference": False, "critic": False}
-_PAIRS: Mapping[str, Any] = {**_TUNED, "sequences": 2.0}
-_SAMPLED: Mapping[str, Any] = {
-    "generates": True, "old": True, "reference": True, "critic": False, "penalty": True,
-}  # fmt: skip
-_COMPARED: Mapping[str, Any] = {**_SAMPLED, "old": False, "penalty": False}
-_GROUPS: Mapping[str, Any] = {**_SAMPLED, "samples": 0}
-_WITHOUT_KL: Mapping[str, Any] = {**_GROUPS, "reference": False}
+_TABLE = tomllib.loads(Path(__file__).with_name("algorithms.toml").read_text("utf-8"))
 ALGORITHMS: Mapping[str, AlgorithmForm] = {
-    form.id: form
-    for form in (
-        AlgorithmForm(id="sft", **_TUNED),
-        AlgorithmForm(id="update", **_TUNED, policy=True),
-        AlgorithmForm(id="sync", **_TUNED, moves_weights=True),
-        AlgorithmForm(id="dpo", **{**_PAIRS, "reference": True}),
-        AlgorithmForm(id="ipo", **{**_PAIRS, "reference": True}),
-        AlgorithmForm(id="kto", **{**_TUNED, "reference": True}),
-        AlgorithmForm(id="distillation", **{**_TUNED, "reference": True}),
-        AlgorithmForm(id="orpo", **_PAIRS),
-        AlgorithmForm(id="simpo", **_PAIRS),
-        AlgorithmForm(id="cpo", **_PAIRS),
-        AlgorithmForm(id="reward", **_PAIRS, head=False),
-        AlgorithmForm(id="raft", **{**_SAMPLED, "old": False, "reference": False}, samples=8),
-        AlgorithmForm(id="on-policy-distillation", **_COMPARED),
-        AlgorithmForm(id="online-dpo", **_COMPARED, samples=2),
-        AlgorithmForm(id="ppo", **{**_SAMPLED, "critic": True}),
-        AlgorithmForm(id="vapo", **{**_SAMPLED, "critic": True, "reference": False}),
-        AlgorithmForm(id="reinforce", **_SAMPLED),
-        AlgorithmForm(id="reinforce++", **_SAMPLED),
-        AlgorithmForm(id="remax", **_SAMPLED, samples=2),
-        AlgorithmForm(id="rloo", **_GROUPS),
-        AlgorithmForm(id="grpo", **_GROUPS),
-        AlgorithmForm(id="gspo", **_GROUPS),
-        AlgorithmForm(id="opo", **_GROUPS),
-        AlgorithmForm(id="dr-grpo", **_WITHOUT_KL),
-        AlgorithmForm(id="gpg", **_WITHOUT_KL),
-        AlgorithmForm(id="cispo", **_WITHOUT_KL),
-        AlgorithmForm(id="dapo", **{**_WITHOUT_KL, "samples": 16}),
-    )
+    name: AlgorithmForm(id=name, **form) for name, form in _TABLE["forms"].items()
 }
-"""By name. `update` is a policy's update over trajectories that are there, `sync` its weights' way to the
-engine, both alone; ReMax generates one more answer, the greedy one; the reference of distillation is its
-teacher, taken to be of the policy's size; RAFT tunes on the best of what was generated."""
-OTHER_NAMES: Mapping[str, str] = {
-    "rm": "reward", "reward model": "reward", "rlhf": "ppo", "gae": "ppo", "ppo no critic": "grpo",
-    "reinforce plus plus": "reinforce++", "reinforce++ baseline": "reinforce++",
-    "reinforce plus plus baseline": "reinforce++", "reinforce baseline": "reinforce++",
-    "group norm": "grpo", "rl": "grpo", "drgrpo": "dr-grpo", "onlinedpo": "online-dpo", "gmpo": "gspo",
-    "sapo": "gspo", "rlvr": "grpo", "policy gradient": "reinforce", "rejection sampling": "raft",
-    "gkd": "on-policy-distillation", "opd": "on-policy-distillation", "cpt": "sft", "pretraining": "sft",
-    "fine tuning": "sft", "finetuning": "sft", "classification": "sft", "a2c": "ppo", "grpo+": "dr-grpo",
-    "importance sampling": "reinforce", "aipo": "reinforce", "pg": "reinforce", "opmd": "dr-grpo",
-    "bnpo": "dr-grpo", "rft": "raft", "best of n": "raft",
-    "nash md": "online-dpo", "xpo": "online-dpo", "spin": "online-dpo", "bco": "kto", "slic": "dpo",
-    "hinge": "dpo", "tdpo": "dpo", "prm": "reward", "orm": "reward", "kd": "distillation",
-    "rpo": "dpo", "dpop": "dpo", "exo": "dpo", "apo": "dpo", "sppo": "online-dpo", "rebel": "online-dpo",
-    "nlhf": "online-dpo", "gigpo": "grpo", "papo": "grpo", "luffy": "grpo", "chord": "grpo", "treepo": "grpo",
-    "lite ppo": "dr-grpo", "grpo++": "dr-grpo", "topr": "reinforce",
-}  # fmt: skip
+"""By name."""
+OTHER_NAMES = {name: ours for ours, names in _TABLE["names"].items() for name in names}
 """Other names in use -> ours."""
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
+from foretell.trace.kinds import NAMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,22 +32,7 @@ class Latents:
     """Tokens of the text that pipelines pad to."""
 
 
-CLASSES: Mapping[str, Latents] = {
-    "AuraFlowTransformer2DModel": Latents(),
-    "CogVideoXTransformer3DModel": Latents(layout="frames", frames=4, text=226),
-    "DiTTransformer2DModel": Latents(),
-    "FluxTransformer2DModel": Latents(layout="tokens", pixels=16, text=512),
-    "HunyuanVideoTransformer3DModel": Latents(layout="video", frames=4),
-    "LTXVideoTransformer3DModel": Latents(layout="tokens", pixels=32, frames=8, text=128),
-    "Lumina2Transformer2DModel": Latents(),
-    "MochiTransformer3DModel": Latents(layout="video", frames=6),
-    "PixArtTransformer2DModel": Latents(text=300),
-    "QwenImageTransformer2DModel": Latents(layout="tokens", pixels=16),
-    "SD3Transformer2DModel": Latents(text=333),
-    "SanaTransformer2DModel": Latents(pixels=32, text=300),
-    "UNet2DConditionModel": Latents(text=77),
-    "WanTransformer3DModel": Latents(layout="video", frames=4, text=512),
-}
+CLASSES = {name: Latents(**row) for name, row in NAMES["latents"].items()}
 """Classes of diffusers whose inputs are known."""
 TEXT_WIDTH = (
     "joint_attention_dim", "caption_channels", "text_embed_dim", "text_dim", "cap_feat_dim",

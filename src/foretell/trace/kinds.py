@@ -4,65 +4,23 @@ What is not listed is a pass over its inputs and results where PyTorch's tag `po
 as one of another library, is unknown, and charged by its bytes.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Any
 
 Sizes = Mapping[str, float]
 """Sizes of a kernel by name."""
 
-NO_KERNEL = frozenset(
-    "empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ set_ alias "
-    "as_strided_ squeeze_ unsqueeze_ t_ transpose_ lift lift_fresh lift_fresh_copy result_type "
-    "is_nonzero _efficientzerotensor".split()
-)
+NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
+"""Names of PyTorch and diffusers that a trace treats apart."""
+NO_KERNEL = frozenset(NAMES["no_kernel"].split())
 """Operations that start no kernel, though some make a tensor."""
-SKIPPED = frozenset(
-    "detach detach_ device size stride storage_offset dim numel is_contiguous layout _is_all_true "
-    "sym_size sym_numel sym_stride _assert_async _assert_scalar _assert_tensor_metadata".split()
-)
+SKIPPED = frozenset(NAMES["skipped"].split())
 """What the tracer sees and a device never does."""
-_BY_NAME = {
-    "sync": "_local_scalar_dense item equal nonzero masked_select unique _unique2 unique_dim "
-    "unique_consecutive bincount",
-    "fill": "zeros ones full fill_ zero_ zeros_like ones_like full_like new_zeros new_ones new_full "
-    "arange eye scalar_tensor rand randn randint randperm rand_like randn_like randint_like normal_ "
-    "uniform_ bernoulli_ random_ exponential_ normal bernoulli linspace tril_indices triu_indices",
-    "copy": "clone copy_ _to_copy cat stack contiguous constant_pad_nd roll flip slice_backward "
-    "select_backward slice_scatter select_scatter diagonal_backward unfold_backward as_strided_scatter "
-    "repeat pixel_shuffle pixel_unshuffle im2col col2im reflection_pad2d replication_pad2d "
-    "split_with_sizes_copy expand_copy channel_shuffle tril triu",
-    "norm": "native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward "
-    "native_batch_norm native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward "
-    "_fused_rms_norm _fused_rms_norm_backward _native_batch_norm_legit _batch_norm_with_update "
-    "batch_norm_backward",
-    "reduce": "sum mean amax amin max min argmax argmin prod var var_mean std std_mean norm logsumexp "
-    "linalg_vector_norm all any _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
-    "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward aminmax count_nonzero "
-    "_safe_softmax _weight_norm_interface _weight_norm_interface_backward _euclidean_dist "
-    "_cdist_forward _cdist_backward dot vdot mv addmv trace mse_loss binary_cross_entropy",
-    "pointwise": "native_dropout floor_divide floor_divide_ softplus_backward mse_loss_backward histc "
-    "smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward affine_grid_generator "
-    "binary_cross_entropy_with_logits binary_cross_entropy_backward glu glu_backward",
-    "pool": "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward "
-    "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward avg_pool3d avg_pool3d_backward "
-    "upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d upsample_bilinear2d_backward "
-    "upsample_bicubic2d upsample_bicubic2d_backward upsample_nearest1d upsample_nearest3d "
-    "upsample_nearest1d_backward upsample_nearest3d_backward grid_sampler_2d grid_sampler_2d_backward "
-    "max_pool3d_with_indices max_pool3d_with_indices_backward _adaptive_avg_pool3d "
-    "_upsample_bilinear2d_aa _upsample_bicubic2d_aa upsample_linear1d upsample_linear1d_backward",
-    "gather": "embedding index index_select gather take take_along_dim _embedding_bag masked_fill_gather",
-    "scatter": "index_put index_put_ _index_put_impl_ index_add index_add_ scatter scatter_ scatter_add "
-    "scatter_add_ scatter_reduce scatter_reduce_ embedding_dense_backward index_copy index_copy_ "
-    "masked_scatter masked_scatter_ _embedding_bag_backward index_fill index_fill_",
-    "sort": "sort topk argsort msort kthvalue median nanmedian multinomial mode searchsorted bucketize",
-    "scan": "cumsum cumprod cummax cummin logcumsumexp cumsum_ cumprod_ _cummax_helper",
-    "fft": "_fft_r2c _fft_c2r _fft_c2c",
-    "solve": "linalg_inv_ex linalg_qr _linalg_svd _linalg_eigh linalg_cholesky_ex _linalg_solve_ex "
-    "linalg_solve_triangular triangular_solve _linalg_det _linalg_slogdet",
-}  # fmt: skip
 KINDS: Mapping[str, str] = {
-    name: kind for kind, names in _BY_NAME.items() for name in names.split()
+    name: kind for kind, names in NAMES["kinds"].items() for name in names.split()
 }
 """Name of an operation, without its overload -> its family; products are in PRODUCTS."""
 

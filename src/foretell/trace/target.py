@@ -19,20 +19,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-WIDE = (
-    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar "
-    "pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm group_norm cosine_similarity "
-    "poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss "
-    "smooth_l1_loss huber_loss mse_loss margin_ranking_loss soft_margin_loss triplet_margin_loss "
-    "binary_cross_entropy_with_logits dist cdist renorm logsumexp prod prod.dim_int softmax.int "
-    "log_softmax.int cumprod cumsum linalg_vector_norm sum sum.dim_IntList norm.Scalar "
-    "norm.ScalarOpt_dim"
-).split()
-"""Operations that autocast runs in 32 bits on a GPU."""
-NARROW = "prelu addmv addr mv conv_tbc _thnn_fused_lstm_cell lstm_cell gru_cell".split()
-"""Operations that it runs in 16 bits there and does not on a CPU."""
-WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add".split()
-"""Operations that it runs in the widest format of their arguments."""
+from foretell.trace.kinds import NAMES
+
 LARGEST_HEAD = 256
 """Channels of a head up to which flash attention has kernels."""
 
@@ -52,14 +40,10 @@ def _narrow(_: Any) -> torch.dtype:
     return torch.get_autocast_dtype("cpu")
 
 
-def _wide(_: Any) -> torch.dtype:
-    return torch.float32
-
-
 CASTS: tuple[tuple[Sequence[str], Callable[[Any], torch.dtype]], ...] = (
-    (WIDE, _wide),
-    (NARROW, _narrow),
-    (WIDEST, _widest),
+    (NAMES["autocast"]["wide"].split(), lambda _: torch.float32),
+    (NAMES["autocast"]["narrow"].split(), _narrow),
+    (NAMES["autocast"]["widest"].split(), _widest),
 )
 """Operations and the format that autocast gives their arguments."""
 

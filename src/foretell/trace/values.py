@@ -13,14 +13,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from foretell.trace.kinds import NAMES
+
 MOST_WHOLE, MOST_REAL = 1 << 24, 1 << 12
 """Numbers of a tensor up to which integers, and real numbers, are computed."""
-ROUTING = frozenset("topk sort argsort argmax argmin multinomial max min".split())
+ROUTING = frozenset(NAMES["routing"].split())
 """Operations whose indices say where tokens go."""
-DATA_SHAPED = frozenset(
-    "nonzero masked_select bincount unique _unique2 unique_dim unique_consecutive repeat_interleave "
-    "histc index".split()
-)
+DATA_SHAPED = frozenset(NAMES["data_shaped"].split())
 """Operations whose results have as many entries as the numbers say."""
 UNKNOWN = {torch.bool: False}
 """A scalar that nothing is known of, by its format; 0.5 for other real numbers and 1 for integers."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.traced_models import BAND, native_format, place_of
+from foretell.api.traced_models import BAND, TracedPlace, native_format, place_of
 from foretell.errors import Infeasible, Problem, bad_input
 from foretell.inputs.software import framework_word
 from foretell.records import JsonRecord, values_as_held
@@ -15,7 +15,6 @@ from foretell.specs.cost import Prices
 from foretell.specs.plan import parse_plan
 from foretell.specs.questions.flags import given_of
 from foretell.specs.questions.serving import ServingQuestion
-from foretell.specs.system import System
 from foretell.trace.graph import TracedModel, load_traced
 
 KNOWN = frozenset(
@@ -79,7 +78,8 @@ def serve_traced(
     notes = dict.fromkeys(note for one in (main, *once) for note in one.notes)
     said = [*place.said, *notes, *_said(question, model, word)]
     rent = float(rent_of(place.system.chip.id, question.price).usd_per_chip_hour)
-    found = sampled(main, once, _asked(question, model, place.system, place.gpus, said, rent))
+    asked = {**_asked(question, model, place), "assumptions": tuple(said)}
+    found = sampled(main, once, asked, rent / 3600.0)
     ends = {
         level: (low * BAND[level][0], high * BAND[level][1])
         for level, (low, high) in found.interval.items()
@@ -121,37 +121,16 @@ def _said(question: ServingQuestion, model: TracedModel, word: str) -> list[str]
     return said
 
 
-def _asked(
-    question: ServingQuestion,
-    model: TracedModel,
-    system: System,
-    gpus: int,
-    said: list[str],
-    rent: float,
-) -> SampledService:
-    """The record of what is asked, with no numbers yet."""
-    return SampledService(
-        model=model.id,
-        system=system.id,
-        gpus=gpus,
-        batch=model.batch,
-        steps=question.steps or 1,
-        passes=question.passes or 1,
-        rows=question.rows or 1,
-        pass_s=0.0,
-        once_s=0.0,
-        latency_s=0.0,
-        images_per_s=0.0,
-        images_per_s_per_gpu=0.0,
-        wanted_per_s=question.images_per_s,
-        gpus_needed=None,
-        usd_per_1000=rent / 3600.0 if rent > 0.0 else None,
-        busy=0.0,
-        allocated_bytes=0.0,
-        peak_memory_bytes=0.0,
-        memory_capacity_bytes=float(np.ravel(system.chip.memory_bytes)[0]),
-        limited_by="",
-        interval={},
-        breakdown={},
-        assumptions=tuple(said),
-    )
+def _asked(question: ServingQuestion, model: TracedModel, place: TracedPlace) -> dict[str, Any]:
+    """What is asked: names, counts and capacity."""
+    return {
+        "model": model.id,
+        "system": place.system.id,
+        "gpus": place.gpus,
+        "batch": model.batch,
+        "steps": question.steps or 1,
+        "passes": question.passes or 1,
+        "rows": question.rows or 1,
+        "wanted_per_s": question.images_per_s,
+        "memory_capacity_bytes": float(np.ravel(place.system.chip.memory_bytes)[0]),
+    }

@@ -7,7 +7,7 @@ traced_rows.py). Every GPU is a replica that takes one batch after the other.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -145,29 +145,29 @@ class SampledService:
     """What was assumed."""
 
 
-def sampled(main: ServedPass, once: Sequence[ServedPass], asked: SampledService) -> SampledService:
-    """The numbers of a service, put into the record of what is asked (its counts, capacity and rent per
-    second in `usd_per_1000`)."""
+def sampled(
+    main: ServedPass, once: Sequence[ServedPass], asked: Mapping[str, Any], rent_usd_per_s: float
+) -> SampledService:
+    """The numbers of a service, beside what is asked of it (its names, counts and capacity)."""
     once_s = sum(one.seconds for one in once)
-    many = asked.steps * asked.passes
+    many = asked["steps"] * asked["passes"]
     latency_s = many * main.seconds + once_s
-    each = asked.batch / asked.rows / latency_s
+    each = asked["batch"] / asked["rows"] / latency_s
     weights = sum(one.weight_bytes for one in (main, *once))
     live = max(one.live_bytes for one in (main, *once))
     own = float(framework_bytes(np.array([0.0]))[0])
     waiting_s = max(main.seconds - main.gpu_s, 0.0)
     breakdown = {**main.by_kind, "waiting for the host": waiting_s}
-    wanted = asked.wanted_per_s
-    rent = asked.usd_per_1000
-    return replace(
-        asked,
+    wanted = asked["wanted_per_s"]
+    return SampledService(
+        **asked,
         pass_s=main.seconds,
         once_s=once_s,
         latency_s=latency_s,
-        images_per_s=asked.gpus * each,
+        images_per_s=asked["gpus"] * each,
         images_per_s_per_gpu=each,
         gpus_needed=None if wanted is None else int(np.ceil(wanted / each - 1e-9)),
-        usd_per_1000=None if rent is None else 1000.0 * rent / each,
+        usd_per_1000=1000.0 * rent_usd_per_s / each if rent_usd_per_s > 0.0 else None,
         busy=min(main.gpu_s / main.seconds, 1.0),
         allocated_bytes=weights + live,
         peak_memory_bytes=weights + (1.0 + LOST) * live + own,

@@ -21,7 +21,7 @@ from typing import Any
 import foretell
 from foretell.api.flag_changes import FlagChange
 from foretell.interop.arguments import parse_arguments
-from foretell.interop.launch import REINFORCEMENT, Launch
+from foretell.interop.launch import Launch
 
 SECONDS = 120
 """What one launch may take."""
@@ -195,7 +195,7 @@ def main() -> None:
         try:
             post = (launch.post_training or {}).get("algorithm")
             given = beside(launch)
-            if given is None or launch.tool in REINFORCEMENT or post in ("grpo", "ppo"):
+            if given is None or launch.generates or post in ("grpo", "ppo"):
                 continue
             signal.alarm(SECONDS)
             found = foretell.improve(str(path), **given)

@@ -17,7 +17,6 @@ from typing import Any
 
 from foretell.api.launches import read_launch, read_question
 from foretell.errors import BadInput, Infeasible, ProblemsError
-from foretell.interop.launch import SERVERS
 
 ROWS = {
     "training": (
@@ -72,7 +71,7 @@ class Prediction:
 
 def predict(text: str, beside: dict[str, Any], accept_unknown: bool) -> Prediction:
     """The prediction of a launch's text; BadInput where it cannot be read."""
-    serving = read_launch(text, files=False).tool in SERVERS
+    serving = read_launch(text, files=False).serves
     question = read_question(
         text, beside, serving=serving, accept_unknown=accept_unknown, files=False
     )

@@ -18,8 +18,8 @@ from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
 from foretell.interop.fleets import InstancePool, fleet_script, nodes_of, places_of
 from foretell.interop.launchers import LAUNCHERS
-from foretell.interop.service_write import Serving
-from foretell.interop.tools import read_arguments, write_serving
+from foretell.interop.service_write import Serving, write_serving
+from foretell.interop.tools import read_arguments
 from foretell.lab.validate.training_rows import read_rows
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import parse_plan

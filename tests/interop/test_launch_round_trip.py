@@ -15,8 +15,9 @@ from foretell.catalog import system as catalog_system
 from foretell.catalog.software import software, software_names
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
-from foretell.interop.service_write import Serving
-from foretell.interop.tools import read_arguments, write_serving, write_training
+from foretell.interop.service_write import Serving, write_serving
+from foretell.interop.tools import read_arguments
+from foretell.interop.training_write import write_training
 from foretell.search import instead
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment

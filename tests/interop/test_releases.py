@@ -22,7 +22,8 @@ from foretell.interop.launch import Known, Training
 from foretell.interop.releases import RELEASES, release_of
 from foretell.interop.service_write import Serving, write_command
 from foretell.interop.tool_tables import table_of
-from foretell.interop.tools import reader_of, write_training
+from foretell.interop.tools import reader_of
+from foretell.interop.training_write import write_training
 from foretell.specs.deployment import Deployment
 from foretell.specs.plan import Plan, parse_plan
 

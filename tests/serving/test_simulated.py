@@ -9,8 +9,7 @@ import foretell
 from foretell.api.size import Choice
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, Tool
-from foretell.interop.service_write import Serving
-from foretell.interop.tools import write_serving
+from foretell.interop.service_write import Serving, write_serving
 from foretell.report.presentation.numbers import fact_of
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment

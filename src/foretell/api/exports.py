@@ -14,9 +14,8 @@ from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, 
 from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.interop.launchers import LAUNCHERS
 from foretell.interop.releases import release_of
-from foretell.interop.service_write import Serving
-from foretell.interop.tools import write_serving, write_training
-from foretell.interop.training_write import job_name
+from foretell.interop.service_write import Serving, write_serving
+from foretell.interop.training_write import job_name, write_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.search.frameworks import refusals

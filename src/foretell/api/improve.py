@@ -37,7 +37,7 @@ from foretell.api.serving import serve
 from foretell.api.serving_commands import instance_command, launch_command
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, nearest_name
-from foretell.interop.launch import REINFORCEMENT, SERVING, Launch
+from foretell.interop.launch import SERVING, Launch
 from foretell.interop.plan_keys import can_say, sayable
 from foretell.interop.user_files import are_read
 from foretell.search.choices import NAMES as STRUCTURAL
@@ -102,7 +102,7 @@ def improved(
 def _refuse_generation(launch: Launch) -> None:
     """BadInput where a launch alternates between generating and training: another command answers that."""
     algorithm = (launch.post_training or {}).get("algorithm")
-    if launch.tool in REINFORCEMENT or algorithm in ("grpo", "ppo"):
+    if launch.generates or algorithm in ("grpo", "ppo"):
         raise bad_input(
             "launch",
             launch.tool,

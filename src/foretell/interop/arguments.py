@@ -14,9 +14,7 @@ from typing import Any
 from foretell.errors import BadInput, bad_input
 from foretell.interop.documents import DEEPEST, read_documents
 from foretell.interop.forms import LaunchContents, gpu_count, read_form
-from foretell.interop.nemo_recipes import read_recipe
-from foretell.interop.python_calls import read_calls
-from foretell.interop.python_trainers import read_trainer_script
+from foretell.interop.python_configs import program_pairs
 from foretell.records import dataclass
 
 LARGEST_TEXT = 1 << 18
@@ -87,8 +85,7 @@ def parse_arguments(text: str) -> ArgumentTable:
 def _parsed(text: str) -> ArgumentTable:
     """Keys and values of a text that is there; of several processes the one with most words."""
     found = read_form(text)
-    calls = read_calls(text) or read_trainer_script(text) or read_recipe(text)
-    pairs = [(spell_key(key), value) for key, value in calls]
+    pairs = [(spell_key(key), value) for key, value in program_pairs(text)]
     if found.python and not pairs:
         pairs = assigned_pairs(found.python)
     if pairs:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+from foretell.interop.tool_tables import table_of
 from foretell.records import as_json, dataclass
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
@@ -18,17 +19,8 @@ TRAINING: tuple[Tool, ...] = ("megatron", "torchtitan", "deepspeed")
 """Those that train and that plans are written for."""
 SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
 """Those that serve and that deployments are written for."""
-SERVERS: tuple[Tool, ...] = (*SERVING, "dynamo", "llm-d", "tgi", "llama.cpp", "ollama", "mlx")
-"""All that serve."""
-ENGINE_OF: Mapping[Tool, str] = {
-    **{tool: tool for tool in SERVING}, "tgi": "tgi", "llama.cpp": "llamacpp", "ollama": "llamacpp",
-    "mlx": "mlx",
-}  # fmt: skip
-"""Servers and the engine whose profile they are computed with; others run vLLM."""
-REINFORCEMENT: tuple[Tool, ...] = (
-    "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal", "prime-rl",
-)  # fmt: skip
-"""Those that alternate between generating and training."""
+NO_TOOL = "is no tool that this can be written for"
+"""What is wrong with a tool that does something else, or none at all."""
 Origin = Literal["file", "flag", "tool default", "assumed"]
 """Where a value of a question comes from: the launch, a flag given beside it, what the tool does where
 nothing is stated, or what Foretell takes for granted."""
@@ -137,12 +129,17 @@ class Launch:
     @property
     def serves(self) -> bool:
         """Whether it is a deployment rather than a training run."""
-        return self.tool in SERVERS
+        return table_of(self.tool).family == "service"
+
+    @property
+    def generates(self) -> bool:
+        """Whether its tool alternates between generating and training."""
+        return table_of(self.tool).family == "policy"
 
     @property
     def engine(self) -> str:
         """The engine whose profile a deployment is computed with."""
-        return ENGINE_OF.get(self.tool, "vllm")
+        return str(table_of(self.tool).options.get("engine", "vllm"))
 
     @property
     def not_understood(self) -> tuple[str, ...]:

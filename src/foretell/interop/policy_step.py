@@ -3,12 +3,13 @@
 One update of the policy is a training run; the whole step has the names of a post-training question.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import drop_unset, enough_chips, plan_words, read_back
+from foretell.interop.keys import Keys, drop_unset, enough_chips, plan_words, read_back
 from foretell.interop.launch import Known, Launch, ReadValue
 from foretell.interop.tool_fields import Translated, launch_of
 from foretell.interop.tool_tables import ToolTable, table_of
@@ -139,3 +140,63 @@ def _record(step: Mapping[str, Any], values: Mapping[str, object]) -> dict[str, 
         told["isl"] = usual_prompt(prompt)
         told["updates"] = max(step["prompts"] * step["samples"] // max(mini, 1), 1)
     return {name: value for name, value in told.items() if value is not None}
+
+
+# ---- fine-tuning --------------------------------------------------------------------------------
+
+METHODS = table_of("_training").words["method"]
+"""Methods of these trainers, and the algorithm whose step is theirs."""
+TAUGHT = ("gkd", "gold", "distill", "forwardkl", "online", "nash", "xpo", "spin")
+"""Parts of methods whose step has a teacher or answers of its own, which is not computed."""
+
+
+def tuning_step(
+    keys: Keys, launch: Mapping[str, int | str | None], plan: str, table: ToolTable
+) -> dict[str, object] | None:
+    """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
+    told = (keys.text("method") or "").lower()
+    if not table.options.get("loop") or (table.family == "megatron" and not told):
+        return None
+    kind = max((one for one in METHODS if one in told), key=len, default="")
+    if any(one in told for one in TAUGHT):
+        keys.doubt(f"{told[:40]} needs a teacher or answers of its own: taken as plain fine-tuning")
+    if not told:
+        words = " ".join(keys.given.words).lower()
+        ends = r"(?:[_-]\w+)?(?:\.py)?(?:\s|$)"
+        kind = next((one for one in METHODS if re.search(rf"(?:^|[\s/_.-]){one}{ends}", words)), "")
+    for method, fields in table.options.get("methods", {}).items():
+        if not told and not kind and (said := keys.said_as(*fields.split())):
+            kind = method
+            keys.note(f"{keys.given.spelt.get(said[0], said[0])} says that the method is {method}")
+    found: dict[str, object] = {
+        "algorithm": METHODS.get(kind, "sft"),
+        "model": launch["model"],
+        "gpus": launch["gpus"],
+        "prompts": launch["global_batch"],
+        "isl": launch["seq_len"],
+        "plan": plan,
+        "framework": table.options["loop"],
+    }
+    if found["algorithm"] in ("grpo", "ppo"):
+        found |= _generation(keys, launch["global_batch"])
+    if found["algorithm"] in ("dpo", "kto") and keys.flag("reference_cached"):
+        found["reference"] = "cached"
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _generation(keys: Keys, answers: object) -> dict[str, object]:
+    """What TRL's GRPO adds: a batch counts answers, several to each prompt (GRPOConfig, trl 1.16)."""
+    samples = keys.whole("samples") or 8
+    fraction = keys.number("fraction", high=1.0) or 0.3
+    tp = keys.whole("rollout_tp") or 1
+    prompt = keys.whole("prompt_len") or USUAL_PROMPT
+    return {
+        "prompts": max(int(str(answers)) // samples, 1) if answers else None,
+        "samples": samples,
+        "isl": usual_prompt(prompt),
+        "max_osl": keys.whole("answer_len") or 256,
+        "updates": keys.whole("iterations") or 1,
+        "rollout_plan": f"tp{tp} memory_fraction={fraction:g}" if keys.flag("use_vllm") else None,
+        "reference": "pass" if keys.number("beta") else "none",
+        "placement": "split" if (keys.text("vllm_mode") or "") == "server" else "colocated",
+    }

@@ -23,9 +23,7 @@ from foretell.interop.arguments import (
 from foretell.interop.forms import LaunchContents, LaunchedProcess, Word, gpu_count, read_form
 from foretell.interop.forms.records import LauncherLayer
 from foretell.interop.forms.unwrap import LAUNCHERS
-from foretell.interop.nemo_recipes import read_recipe
-from foretell.interop.python_calls import read_calls
-from foretell.interop.python_trainers import read_config_module, read_olmo, read_trainer_script
+from foretell.interop.python_configs import program_pairs, read_recipe
 from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
@@ -64,7 +62,8 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         bare = pasted and not any(_is_command(one) for one in tables)
         return [parse_arguments(text)] if bare else tables
     if found.python:
-        told = read_config_module(found.python) or _called(found.python)
+        called = ((spell_key(key), value) for key, value in program_pairs(found.python))
+        told = tuple(called) or tuple(assigned_pairs(found.python))
         tables = [_of_process(one, found, text) for one in found.processes]
         return (
             [ArgumentTable(words=(), pairs=told, variables={}, text=text), *tables]
@@ -102,12 +101,6 @@ def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> Argu
         return None
     tables = argument_tables(path, path.read_text(encoding="utf-8")[:LARGEST_TEXT])
     return tables[0] if tables else None
-
-
-def _called(text: str) -> tuple[tuple[str, Any], ...]:
-    """Keys of a program in Python: calls that hold a configuration, or fields that it sets."""
-    calls = read_olmo(text) or read_calls(text) or read_trainer_script(text) or read_recipe(text)
-    return tuple((spell_key(key), value) for key, value in calls) or tuple(assigned_pairs(text))
 
 
 def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> ArgumentTable:

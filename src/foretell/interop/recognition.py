@@ -223,24 +223,20 @@ def _known(key: str, table: ToolTable) -> bool:
     return table.last and table.verdict(key.rpartition(".")[2]) is not None
 
 
-FRAMEWORKS = {"megatron": "primus", "maxtext": "maxtext", "torchtitan": "torchtitan"}
-"""Frameworks that Primus wraps, and whose keys its overrides are."""
-
-
 def unwrapped(given: ArgumentTable) -> ArgumentTable:
     """A configuration inside another tool's (Primus: modules.NAME.overrides) by its own keys."""
     pairs = dict(given.pairs)
     for key, value in pairs.items():
         match = re.fullmatch(r"(modules\.\w+)\.framework", key)
-        own = FRAMEWORKS.get(str(value).lower()) if match else None
-        if match is None or own is None:
+        if match is None:
             continue
+        wrapped = table_of("primus").options["frameworks"].get(str(value).lower())
+        if wrapped is None:
+            continue
+        own, model_key = wrapped
         start = f"{match[1]}.overrides."
         inner = tuple((name.removeprefix(start), told) for name, told in given.pairs)
         model = str(pairs.get(f"{match[1]}.model", "")).removesuffix(".yaml")
-        model_key = {"primus": "model_name", "maxtext": "model_name", "torchtitan": "model.flavor"}[
-            own
-        ]
         more = ((model_key, model),) if model and own != "torchtitan" else ()
         places = {name.removeprefix(start): line for name, line in given.places.items()}
         places[model_key] = places.get(f"{match[1]}.model", 0)

@@ -8,14 +8,17 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
+from foretell.errors import bad_input
 from foretell.interop.arguments import parse_arguments, spell_key
 from foretell.interop.edited_launch import changed_keys
-from foretell.interop.launch import Launch, Tool
+from foretell.interop.launch import NO_TOOL, SERVING, Known, Launch, Tool, ToolArguments
 from foretell.interop.tool_tables import table_of
+from foretell.interop.tools import reader_of
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import parse_deployment
 
 HEADS = {"eagle3": "DRAFT_HEAD", "model": "DRAFT_MODEL", "dspark": "DRAFT_HEAD"}
 """What is to be named of a trained head and of a smaller model."""
@@ -48,6 +51,40 @@ class Serving:
         if self.batch is None:
             return self.deployment.max_batch
         return -(-self.batch // self.deployment.dp)
+
+
+def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
+    """A deployment as an engine's command, and what it does not say."""
+    if tool not in SERVING:
+        raise bad_input("export", tool, NO_TOOL, ", ".join(SERVING))
+    text = write_command(tool, serving)
+    if serving.launch is not None and serving.launch.flags and serving.as_read is not None:
+        text = kept_command(tool, serving, text)
+    launch = reader_of(tool)(parse_arguments(text), Known())
+    meant = serving.deployment
+    back = parse_deployment(launch.plan)
+    notes = []
+    for field in fields(Deployment):
+        given, read = getattr(meant, field.name), getattr(back, field.name)
+        if field.name == "max_batch":
+            given = serving.rank_sequences
+        if field.name == "accepted" or _close(given, read):
+            continue
+        if field.name in ("weights", "experts"):
+            if given != "bf16" and not (field.name == "experts" and given == meant.weights):
+                notes.append(
+                    f"{field.name}={given}: {tool} takes it from a checkpoint in this format"
+                )
+            continue
+        notes.append(f"{tool} writes {field.name}={read}, not {given}")
+    return ToolArguments(tool=tool, text=text, notes=tuple(notes))
+
+
+def _close(given: object, read: object) -> bool:
+    """Equal, or numbers that print alike."""
+    if isinstance(given, float) and isinstance(read, float):
+        return abs(given - read) <= 1e-3 * max(abs(given), 1e-9)
+    return given == read
 
 
 def write_command(tool: Tool, serving: Serving) -> str:

@@ -6,44 +6,25 @@ stated in a note, so that nothing is lost in silence.
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, bad_input
-from foretell.interop.arguments import ArgumentTable, parse_arguments, spell_key
+from foretell.interop.arguments import ArgumentTable, spell_key
 from foretell.interop.launch import (
-    SERVERS,
-    SERVING,
-    TRAINING,
     Known,
     Launch,
     Tool,
-    ToolArguments,
-    Training,
 )
-from foretell.interop.layouts import word_of
 from foretell.interop.named_files import with_files
-from foretell.interop.own_model import read_table
 from foretell.interop.policy_launch import read_policy
 from foretell.interop.process_arguments import argument_tables
 from foretell.interop.recognition import is_sure, launched_tools, nothing_launched, unwrapped
-from foretell.interop.service_write import Serving, kept_command, write_command
 from foretell.interop.services import read_service
 from foretell.interop.several_servers import join_servers, role_of
 from foretell.interop.tool_tables import ToolTable, table_of, unknown_sentence
 from foretell.interop.training_launch import read_training
-from foretell.interop.training_write import write_plan
 from foretell.interop.whole_numbers import whole_number
-from foretell.specs.deployment import Deployment
-from foretell.specs.deployment_text import parse_deployment
-from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.plan_forms import EVEN, even_sizes, offloads
-from foretell.specs.software import EVERYWHERE
-from foretell.workload.parameters import count
-
-SAME_OVERLAP = ("auto", "on")
-"""One flag where the framework overlaps exchanges by itself."""
 
 
 def read_arguments(
@@ -60,9 +41,9 @@ def read_arguments(
     if not tables:
         raise nothing_launched(text)
     named = launched_tools(tables, tool, beside)
-    servers = [pair for pair in named if pair[1] in SERVERS]
+    servers = [pair for pair in named if table_of(pair[1]).family == "service"]
     trainers = [pair for pair in named if pair not in servers and is_sure(*pair)]
-    if servers and not trainers and named[0][1] in SERVERS:
+    if servers and not trainers and named[0] in servers:
         return join_servers(
             [(_read_one(one, of, beside), role_of(one, text)) for one, of in servers]
         )
@@ -134,7 +115,7 @@ def _on_pods(given: ArgumentTable, tool: Tool) -> ArgumentTable:
         *dict(given.pairs)
     }
     if (
-        tool in SERVERS
+        table_of(tool).family == "service"
         or not given.wrapped
         or given.copies < 2
         or "gpus_per_node" not in told
@@ -265,13 +246,9 @@ def _names_method(tool: Tool, given: ArgumentTable) -> bool:
 
 def _names_batch(launch: Launch) -> bool:
     """Whether a launch says its whole batch by a key, rather than by what a GPU takes."""
-    table = table_of(launch.tool)
-    if table.family == "policy":
-        return True
-    shared = table_of("_training") if table.family == "training" else table
-    first = shared.sources.get("global_batch", ("global_batch",))[0]
+    own = table_of(launch.tool).fields.get("global_batch", ("global_batch",))
     row = next((one for one in launch.values if one.name == "global_batch"), None)
-    return row is None or row.key.split(", ")[0] in table.fields.get(first, (first,))
+    return launch.generates or row is None or row.key.split(", ")[0] in own
 
 
 _AFTER_COMMENT = re.compile(
@@ -299,27 +276,24 @@ def _of_file(given: ArgumentTable) -> bool:
 
 
 def _environment(given: ArgumentTable, tool: Tool) -> ArgumentTable:
-    """Arguments with the variables of the environment that the tool reads: TGI every flag of its own by its
-    name."""
+    """Arguments with the variables of the environment that the tool reads, some of them flags by their
+    names."""
     table = table_of(tool)
+    by_name = bool(table.options.get("variables_are_flags"))
     pairs: list[tuple[str, Any]] = []
     for key, value in given.pairs:
         if not key.startswith("$") or key in table.known:
             pairs.append((key, value))
-        elif tool == "tgi" and key[1:].lower() in table.known:
+        elif by_name and key[1:].lower() in table.known:
             pairs.append((key[1:].lower(), value))
-    if given.started and tool not in SECTIONED:
+    if given.started and not table.options.get("plain_keys"):
         pairs = [(_whole_flag(key, table), value) for key, value in pairs]
     places = {_whole_flag(key, table): line for key, line in given.places.items()}
-    if tool == "tgi":
+    if by_name:
         places |= {
             key[1:].lower(): line for key, line in given.places.items() if key.startswith("$")
         }
     return replace(given, pairs=tuple(pairs), places=places)
-
-
-SECTIONED = ("torchtitan", "maxtext", "nemo-rl", "verl")
-"""Tools whose keys argparse does not read."""
 
 
 def _whole_flag(key: str, table: ToolTable) -> str:
@@ -424,125 +398,11 @@ def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
     values = (one for _, value in given.pairs for one in (value if isinstance(value, list) else []))
     alone = [word for word in given.words if _ALONE.fullmatch(word) and word not in launch.models]
     named = [word for word in values if _BEHIND.fullmatch(str(word))]
-    skipped = "MODEL_ARGS" if launch.tool == "slime" and launch.models else ""
+    model = table_of(launch.tool).options.get("model_flags_in", "")
+    skipped = model if launch.models else ""
     found = dict.fromkeys(re.sub(r"\W", "", str(word)) for word in (*alone, *named))
     return [
         f"{name[:40]} is not set in the file, and flags may be behind it"
         for name in found
         if given.started and name != skipped
     ]
-
-
-def write_training(tool: Tool, run: Training) -> ToolArguments:
-    """A plan as a training tool's arguments, and what these do not say of it."""
-    if tool not in TRAINING:
-        raise no_tool(tool, TRAINING)
-    plain = write_plan(tool, replace(run, launcher=""))
-    written = plain if not run.launcher else write_plan(tool, run)
-    launch = reader_of(tool)(parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
-    back = parse_plan(launch.plan, run.gpus)
-    notes = [f"{tool} has no flag for {text}" for text in _differences(run, back)]
-    if launch.seq_len not in (None, run.seq_len) or (
-        launch.seq_len is None and tool == "deepspeed"
-    ):
-        notes.append(
-            f"{tool} takes no sequence length here: set {run.seq_len} where the data is prepared"
-        )
-    if launch.global_batch not in (None, run.global_batch):
-        notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
-    notes += written.notes
-    notes += _shape_notes(run, launch)
-    return replace(written, notes=tuple(notes))
-
-
-def _shape_notes(run: Training, launch: Launch) -> list[str]:
-    """How far the model that the arguments describe is from the one that is meant, in weights."""
-    if launch.table is None:
-        return []
-    told, meant = (
-        count(one).total for one in (read_table(dict(launch.table), id="export"), run.model)
-    )
-    if abs(told - meant) <= 0.002 * meant:
-        return []
-    return [f"the model's arguments describe {told:,} weights, {run.model.id} has {meant:,}"]
-
-
-def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
-    """A deployment as an engine's command, and what it does not say."""
-    if tool not in SERVING:
-        raise no_tool(tool, SERVING)
-    text = write_command(tool, serving)
-    if serving.launch is not None and serving.launch.flags and serving.as_read is not None:
-        text = kept_command(tool, serving, text)
-    launch = reader_of(tool)(parse_arguments(text), Known())
-    meant = serving.deployment
-    back = parse_deployment(launch.plan)
-    notes = []
-    for field in fields(Deployment):
-        given, read = getattr(meant, field.name), getattr(back, field.name)
-        if field.name == "max_batch":
-            given = serving.rank_sequences
-        if field.name == "accepted" or _close(given, read):
-            continue
-        if field.name in ("weights", "experts"):
-            if given != "bf16" and not (field.name == "experts" and given == meant.weights):
-                notes.append(
-                    f"{field.name}={given}: {tool} takes it from a checkpoint in this format"
-                )
-            continue
-        notes.append(f"{tool} writes {field.name}={read}, not {given}")
-    return ToolArguments(tool=tool, text=text, notes=tuple(notes))
-
-
-def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:
-    """A tool that does something else, or none at all."""
-    return bad_input("export", tool, "is no tool that this can be written for", ", ".join(allowed))
-
-
-def _differences(run: Training, back: Plan) -> list[str]:
-    """Fields of a plan that came back otherwise, as `key=value (comes back as other)`."""
-    told, plan = [], run.plan
-    for field in fields(Plan):
-        name, given, read = field.name, getattr(plan, field.name), getattr(back, field.name)
-        if given == read or _silent(run, name, given, read):
-            continue
-        shown = [",".join(v) if isinstance(v, tuple) else v for v in (given, read)]
-        told.append(f"{name}={shown[0]} (comes back as {shown[1]})")
-    return told
-
-
-def _silent(run: Training, name: str, given: object, read: object) -> bool:
-    """Differences that change no answer for this plan."""
-    plan = run.plan
-    if name == "tp_overlap":
-        same = run.software.pieces_on == EVERYWHERE and {given, read} <= {*SAME_OVERLAP}
-        return plan.tp == 1 or not plan.sp or same
-    if name in ("cp_mode", "cp_cut"):
-        return plan.cp == 1
-    if name == "layout":
-        chunks = plan.pp * plan.vpp
-        even = word_of(list(even_sizes(run.layers, chunks)))
-        return plan.pp == 1 or {given, read} <= {EVEN, even}
-    if name == "dispatch":
-        # A layer of whole experts is sorted once more before an all-to-all, with no other rank too.
-        return plan.ep == 1 and (not plan.fused or "spread" not in run.software.passes)
-    if name == "ep_overlap":
-        return plan.ep == 1
-    if name == "routing":
-        # Whole groups have all rows, however these fall on their experts; tiles are full only if even.
-        return plan.ep == 1 and "even" not in (given, read)
-    if name == "reshard":
-        return plan.zero < 3 and "weights" not in offloads(plan.offload)
-    if name == "gather":
-        return plan.zero == 0
-    if name == "shard":
-        # Experts that are spread have replicas of their own, which a number shares otherwise than 0 does.
-        return plan.ep == 1 and {given, read} <= {0, plan.dp * plan.cp}
-    return name == "sp" and plan.tp == 1
-
-
-def _close(given: object, read: object) -> bool:
-    """Equal, or numbers that print alike."""
-    if isinstance(given, float) and isinstance(read, float):
-        return abs(given - read) <= 1e-3 * max(abs(given), 1e-9)
-    return given == read

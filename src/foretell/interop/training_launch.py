@@ -7,7 +7,6 @@ its `rules`; what is counted from several numbers is computed here.
 
 import re
 from collections.abc import Mapping
-from math import ceil
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
@@ -23,15 +22,15 @@ from foretell.interop.keys import (
     world_size,
 )
 from foretell.interop.launch import Known, Launch
-from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
-from foretell.interop.policy_step import STEP_VALUES
+from foretell.interop.layouts import read_stages, recomputed_layers
+from foretell.interop.policy_step import STEP_VALUES, tuning_step
 from foretell.interop.rules import decide
 from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.whole_numbers import whole_number
-from foretell.specs.plan_forms import MODULES, OPTIMIZER_NAMES, join_names
+from foretell.specs.plan_forms import OPTIMIZER_NAMES
 from foretell.specs.plan_words import CHOICES
-from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
+from foretell.specs.post_training import USUAL_PROMPT
 
 OPTIMIZERS = {
     **{name: name for name in CHOICES["optimizer"]},
@@ -39,10 +38,6 @@ OPTIMIZERS = {
     "adamw": "adam",
 }
 """Names of optimizers and ours."""
-METHODS = table_of("_training").words["method"]
-"""Methods of these trainers, and the algorithm whose step is theirs."""
-TAUGHT = ("gkd", "gold", "distill", "forwardkl", "online", "nash", "xpo", "spin")
-"""Parts of methods whose step has a teacher or answers of its own, which is not computed."""
 ADAPTERS = ("", "full", "freeze", "none", "lora", "qlora", "dora", "vera")
 """What a trainer may be asked to train: all weights, some layers of them, or adapters."""
 QV = ("q_proj", "v_proj")
@@ -70,7 +65,7 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     plan = dict(told.plan)
     zero, shard = _sharing(keys, table, plan.get("zero"), shard, gpus, dp, cp)
     layers = keys.whole("num_layers") or known.layers
-    vpp, layout = _stages(keys, table, pp, layers)
+    vpp, layout = read_stages(keys, table, pp, layers)
     decided = decide(
         keys,
         table.rules,
@@ -81,14 +76,14 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         "ep": _experts(ep, dp, keys), "etp": _expert_tensor(keys, table, tp, ep),
         "zero": zero, "micro_batch": micro, "sp": False if tp > 1 else None, "shard": shard,
         "layout": layout, "lora": rank or None, "adapters": _adapters(keys, table) if rank else None,
-        "optimizer": _optimizer(keys), "offload": _offload(keys, table),
+        "optimizer": _optimizer(keys), "offload": _offload(keys),
         "capacity": keys.number("capacity", high=100.0) or None, "bucket": _bucket(keys, zero),
         "secondary": _several(keys.whole("secondary")),
         **decided.words,
     }  # fmt: skip
     if decided.known.get("hybrid"):
         values["shard"] = _node_shard(keys, gpus, dp)
-    saved = _saved(keys, str(decided.known.get("recompute", "")), layers, pp, vpp or 1)
+    saved = recomputed_layers(keys, str(decided.known.get("recompute", "")), layers, pp, vpp or 1)
     values |= {"recompute": saved} if saved else {}
     if decided.known.get("wide_layers"):
         values["wide_layers"] = _wide_layers(keys)
@@ -107,7 +102,7 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     # Dtypes of adapters and their states are as PEFT makes them.
     dtypes = ("master", "gradients", "states") if rank else ()
     own = {k: v for k, v in values.items() if k not in dtypes and k != "dp"}
-    post = _post_training(keys, job, plan_words(own), table)
+    post = tuning_step(keys, job, plan_words(own), table)
     if post and "max_osl" in post and not keys.said_as("seq_len"):  # a prompt and an answer
         job["seq_len"] = (keys.whole("prompt_len") or USUAL_PROMPT) + int(str(post["max_osl"]))
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
@@ -250,68 +245,6 @@ def _sequences(keys: Keys, name: str, tokens: int, length: int) -> int:
 # ---- stages, experts and sharing ----------------------------------------------------------------
 
 
-def _stages(
-    keys: Keys, table: ToolTable, pp: int, layers: int | None
-) -> tuple[int | None, str | None]:
-    """Virtual stages of a rank, and layers of each chunk where they are stated."""
-    if pp == 1:
-        return None, None
-    text = keys.text("layout")
-    if text:
-        sizes = sizes_of_text(text)
-        if sizes is None or len(sizes) % pp:
-            keys.problem("layout", f"is no layout of a multiple of {pp} stages", text)
-            return 1, None
-        return len(sizes) // pp, plan_word(sizes)
-    vpp = _chunks(keys, table, pp, layers)
-    ends = keys.whole("first_layers"), keys.whole("last_layers")
-    counted = bool(keys.flag("embedding_counts")), bool(keys.flag("loss_counts"))
-    less = keys.whole("first_less", low=0), keys.whole("last_less", low=0)
-    if not any(counted) and ends == (None, None) and less == (None, None):
-        return vpp, None
-    if layers is None:
-        if less == (None, None):
-            keys.doubt("the layers of the first and last stage need the number of layers")
-        return vpp, None
-    sizes = uneven_sizes(layers, pp, vpp, ends, counted)
-    if less != (None, None):
-        # Fewer layers of the first and last stage (torchtitan, generate_llm_fqn_per_model_part): what does
-        # not divide goes to the earlier stages.
-        if keys.text("schedule") not in ("1f1b", "gpipe"):
-            return vpp, None
-        first, last = less[0] or 0, less[1] or 0
-        whole, rest = divmod(layers + first + last, pp * vpp)
-        sizes = [whole + (at < rest) for at in range(pp * vpp)]
-        sizes[0] -= first
-        sizes[-1] -= last
-    if sizes is None or min(sizes) < 0:
-        keys.problem("pp", f"{layers} layers cannot be dealt to {pp} x {vpp} chunks this way", pp)
-        return vpp, None
-    return vpp, plan_word(sizes)
-
-
-def _chunks(keys: Keys, table: ToolTable, pp: int, layers: int | None) -> int:
-    """Virtual stages of a rank: stated, or by the layers of each, rounded as the tool rounds."""
-    told, each = keys.whole("vpp"), keys.whole("stage_layers")
-    schedule = keys.text("schedule")
-    if schedule is not None and schedule != "interleaved":
-        return 1
-    if schedule is not None and (each is None or layers is None):
-        keys.note("interleaved: two virtual stages on every rank, as the tool has it by itself")
-        return 2
-    if told is not None or each is None:
-        return told or 1
-    if layers is None:
-        keys.ask("the number of layers, which virtual stages need, is not in the file: MODEL")
-        return 1
-    if table.options.get("stage_layers") == "exact" and layers % (pp * each):
-        message = f"{layers} layers over {pp} stages are no multiple of it"
-        keys.problem("stage_layers", message, each)
-    stages = ceil((layers + int(table.options.get("stage_ends", 0))) / each)
-    up = (keys.text("stage_rounding") or "").lower() == "up"
-    return max(-(-stages // pp) if up else stages // pp, 1)
-
-
 def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
     """Expert-parallel ranks; -1 is what the chips leave."""
     if ep == -1:
@@ -395,31 +328,6 @@ def _bucket(keys: Keys, zero: int) -> int | None:
     return many if zero and 1 <= many < 10**6 else None
 
 
-def _saved(keys: Keys, how: str, layers: int | None, pp: int, vpp: int) -> str | None:
-    """Layers or modules that are recomputed, where a number or a list of names says which."""
-    if how == "blocks":
-        return f"full:{(keys.whole('saved_layers') or 1) * vpp}"
-    if how.startswith("every "):
-        every = whole_number(how[6:]) or 0
-        if every > 1 and layers is None:
-            keys.doubt(f"one layer in {every} is recomputed: how many needs the model's layers")
-            return "none"
-        if every > 1:
-            return f"full:{max((layers or 1) // pp // every, 1)}"
-        return "full" if every else "products"
-    if how != "modules":
-        return None
-    ours = table_of("megatron").words["modules"]
-    named = (keys.text("recompute_modules") or "").strip("[]").replace(",", " ").split()
-    plain = [one.strip("\"'") for one in named]
-    for name in plain:
-        if name not in ours:
-            keys.doubt(f"recompute_modules {name[:40]} is not known here: ignored")
-    some = [ours[one] for one in plain if one in ours]
-    ordered = join_names("+".join(dict.fromkeys(some)), MODULES) if some else None
-    return "selective" if ordered in (None, "core") else ordered
-
-
 def _wide_layers(keys: Keys) -> str | None:
     """Layers at both ends that stay in 16 bits beside a narrow precision: one each unless stated."""
     ends = (keys.whole(f"num_layers_at_{end}_in_bf16", low=0) for end in ("start", "end"))
@@ -480,85 +388,12 @@ def _optimizer(keys: Keys) -> str | None:
     return None if ours in (None, "adam") else ours
 
 
-def _offload(keys: Keys, table: ToolTable) -> str | None:
+def _offload(keys: Keys) -> str | None:
     """What lives in the host."""
     host = []
-    stage = keys.whole("zero_stage", low=0, high=3)
-    trainer = table.options.get("style") == "transformers"
     for name in ("optimizer", "activations", "weights"):
-        if name == "weights" and trainer and stage is not None and stage < 3:
-            continue  # DeepSpeed offloads parameters at stage 3 alone
         device = str(keys.raw(f"offload_{name}") or "").lower()
         if device == "nvme":
             keys.doubt(f"offload of the {name} to nvme is taken as to the host's memory")
-        many = whole_number(device)
-        host += [name] if device in ("cpu", "nvme", "true") or many else []
-    if keys.flag("fsdp_offload"):
-        host = ["optimizer", "weights"]
-    file = keys.text("zero_file", "launcher_file") or ""
-    if (
-        not host
-        and re.search(r"(?<!no_)(?<!no-)(?<!without_)offload", file.lower())
-        and not keys.has("zero_stage")
-    ):
-        three = re.search(r"3", file.rpartition("/")[2])
-        host = ["optimizer", "weights"] if three else ["optimizer"]
-        keys.note(
-            f"{' and '.join(host)} on the host by the name of {file[:60]}, which is not opened"
-        )
+        host += [name] if device in ("cpu", "nvme", "true") or whole_number(device) else []
     return "+".join(host) or None
-
-
-# ---- the step of a post-training question -------------------------------------------------------
-
-
-def _post_training(
-    keys: Keys, launch: Mapping[str, int | str | None], plan: str, table: ToolTable
-) -> dict[str, object] | None:
-    """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
-    told = (keys.text("method") or "").lower()
-    if not table.options.get("loop") or (table.family == "megatron" and not told):
-        return None
-    kind = max((one for one in METHODS if one in told), key=len, default="")
-    if any(one in told for one in TAUGHT):
-        keys.doubt(f"{told[:40]} needs a teacher or answers of its own: taken as plain fine-tuning")
-    if not told:
-        words = " ".join(keys.given.words).lower()
-        ends = r"(?:[_-]\w+)?(?:\.py)?(?:\s|$)"
-        kind = next((one for one in METHODS if re.search(rf"(?:^|[\s/_.-]){one}{ends}", words)), "")
-    for method, fields in table.options.get("methods", {}).items():
-        if not told and not kind and (said := keys.said_as(*fields.split())):
-            kind = method
-            keys.note(f"{keys.given.spelt.get(said[0], said[0])} says that the method is {method}")
-    found: dict[str, object] = {
-        "algorithm": METHODS.get(kind, "sft"),
-        "model": launch["model"],
-        "gpus": launch["gpus"],
-        "prompts": launch["global_batch"],
-        "isl": launch["seq_len"],
-        "plan": plan,
-        "framework": table.options["loop"],
-    }
-    if found["algorithm"] in ("grpo", "ppo"):
-        found |= _generation(keys, launch["global_batch"])
-    if found["algorithm"] in ("dpo", "kto") and keys.flag("reference_cached"):
-        found["reference"] = "cached"
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _generation(keys: Keys, answers: object) -> dict[str, object]:
-    """What TRL's GRPO adds: a batch counts answers, several to each prompt (GRPOConfig, trl 1.16)."""
-    samples = keys.whole("samples") or 8
-    fraction = keys.number("fraction", high=1.0) or 0.3
-    tp = keys.whole("rollout_tp") or 1
-    prompt = keys.whole("prompt_len") or USUAL_PROMPT
-    return {
-        "prompts": max(int(str(answers)) // samples, 1) if answers else None,
-        "samples": samples,
-        "isl": usual_prompt(prompt),
-        "max_osl": keys.whole("answer_len") or 256,
-        "updates": keys.whole("iterations") or 1,
-        "rollout_plan": f"tp{tp} memory_fraction={fraction:g}" if keys.flag("use_vllm") else None,
-        "reference": "pass" if keys.number("beta") else "none",
-        "placement": "split" if (keys.text("vllm_mode") or "") == "server" else "colocated",
-    }

@@ -14,22 +14,25 @@ pipeline stages a rank's whole share of the batch is local_batch_size, without t
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import groupby
 from typing import Any
 
 from foretell.errors import bad_input
+from foretell.interop.arguments import parse_arguments
 from foretell.interop.kept_flags import with_own
-from foretell.interop.launch import ToolArguments, Training
+from foretell.interop.launch import NO_TOOL, TRAINING, Known, Launch, Tool, ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
-from foretell.interop.layouts import megatron_text
+from foretell.interop.layouts import megatron_text, word_of
+from foretell.interop.own_model import read_table
 from foretell.interop.releases import release_of
 from foretell.interop.rules import rows_that_hold
 from foretell.interop.tool_tables import own_configurations, table_of
+from foretell.interop.tools import reader_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.model import Model
-from foretell.specs.plan import WIDE_PRECISIONS
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, parse_plan
 from foretell.specs.plan_forms import (
     EVEN,
     even_sizes,
@@ -38,11 +41,91 @@ from foretell.specs.plan_forms import (
     recompute_layers,
     recompute_modules,
 )
+from foretell.specs.software import EVERYWHERE
+from foretell.workload.parameters import count
 
 OWN = own_configurations("torchtitan_configs.toml")
 """torchtitan's configurations and flavors of models."""
+SAME_OVERLAP = ("auto", "on")
+"""One flag where the framework overlaps exchanges by itself."""
 PLACEHOLDERS = ("--mock-data", "--train-iters 20", "--lr 1.0e-4")
 """What of a written command stands for a run's own."""
+
+
+def write_training(tool: Tool, run: Training) -> ToolArguments:
+    """A plan as a training tool's arguments, and what these do not say of it."""
+    if tool not in TRAINING:
+        raise bad_input("export", tool, NO_TOOL, ", ".join(TRAINING))
+    plain = write_plan(tool, replace(run, launcher=""))
+    written = plain if not run.launcher else write_plan(tool, run)
+    launch = reader_of(tool)(parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
+    back = parse_plan(launch.plan, run.gpus)
+    notes = [f"{tool} has no flag for {text}" for text in _differences(run, back)]
+    if launch.seq_len not in (None, run.seq_len) or (
+        launch.seq_len is None and tool == "deepspeed"
+    ):
+        notes.append(
+            f"{tool} takes no sequence length here: set {run.seq_len} where the data is prepared"
+        )
+    if launch.global_batch not in (None, run.global_batch):
+        notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
+    notes += written.notes
+    notes += _shape_notes(run, launch)
+    return replace(written, notes=tuple(notes))
+
+
+def _shape_notes(run: Training, launch: Launch) -> list[str]:
+    """How far the model that the arguments describe is from the one that is meant, in weights."""
+    if launch.table is None:
+        return []
+    told, meant = (
+        count(one).total for one in (read_table(dict(launch.table), id="export"), run.model)
+    )
+    if abs(told - meant) <= 0.002 * meant:
+        return []
+    return [f"the model's arguments describe {told:,} weights, {run.model.id} has {meant:,}"]
+
+
+def _differences(run: Training, back: Plan) -> list[str]:
+    """Fields of a plan that came back otherwise, as `key=value (comes back as other)`."""
+    told, plan = [], run.plan
+    for field in fields(Plan):
+        name, given, read = field.name, getattr(plan, field.name), getattr(back, field.name)
+        if given == read or _silent(run, name, given, read):
+            continue
+        shown = [",".join(v) if isinstance(v, tuple) else v for v in (given, read)]
+        told.append(f"{name}={shown[0]} (comes back as {shown[1]})")
+    return told
+
+
+def _silent(run: Training, name: str, given: object, read: object) -> bool:
+    """Differences that change no answer for this plan."""
+    plan = run.plan
+    if name == "tp_overlap":
+        same = run.software.pieces_on == EVERYWHERE and {given, read} <= {*SAME_OVERLAP}
+        return plan.tp == 1 or not plan.sp or same
+    if name in ("cp_mode", "cp_cut"):
+        return plan.cp == 1
+    if name == "layout":
+        chunks = plan.pp * plan.vpp
+        even = word_of(list(even_sizes(run.layers, chunks)))
+        return plan.pp == 1 or {given, read} <= {EVEN, even}
+    if name == "dispatch":
+        # A layer of whole experts is sorted once more before an all-to-all, with no other rank too.
+        return plan.ep == 1 and (not plan.fused or "spread" not in run.software.passes)
+    if name == "ep_overlap":
+        return plan.ep == 1
+    if name == "routing":
+        # Whole groups have all rows, however these fall on their experts; tiles are full only if even.
+        return plan.ep == 1 and "even" not in (given, read)
+    if name == "reshard":
+        return plan.zero < 3 and "weights" not in offloads(plan.offload)
+    if name == "gather":
+        return plan.zero == 0
+    if name == "shard":
+        # Experts that are spread have replicas of their own, which a number shares otherwise than 0 does.
+        return plan.ep == 1 and {given, read} <= {0, plan.dp * plan.cp}
+    return name == "sp" and plan.tp == 1
 
 
 def write_plan(tool: str, run: Training) -> ToolArguments:

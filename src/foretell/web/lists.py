@@ -180,7 +180,6 @@ def _measured(text: str) -> dict[str, Any]:
 
 def _launch(text: str) -> dict[str, Any]:
     from foretell.api.launches import read_launch
-    from foretell.interop.launch import SERVERS
 
     found = read_launch(text, files=False)
     parts = [str(found.plan), f"{found.gpus} GPUs" if found.gpus else ""]
@@ -192,7 +191,7 @@ def _launch(text: str) -> dict[str, Any]:
         "unknown": list(found.unknown),
         "name": found.tool,
         "about": ", ".join(part for part in parts if part),
-        "serving": found.tool in SERVERS,
+        "serving": found.serves,
     }
 
 

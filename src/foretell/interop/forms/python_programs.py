@@ -22,7 +22,7 @@ from foretell.interop.forms.records import (
 )
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import bad
-from foretell.interop.python_calls import parsed
+from foretell.interop.python_configs import parsed
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
     "LLM": ("vllm", "serve"), "AsyncEngineArgs": ("vllm", "serve"), "EngineArgs": ("vllm", "serve"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import foretell
-from foretell.api.flag_changes import FlagChange
+from foretell.api.improvement import FlagChange
 from foretell.interop.arguments import parse_arguments
 from foretell.interop.launch import Launch
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from foretell.api.launch_files import files_beside
 from foretell.api.launches import read_launch
 from foretell.interop.arguments import parse_arguments
 from foretell.interop.edited_launch import edited_launch, has_block
+from foretell.interop.named_files import files_beside
 from foretell.interop.user_files import names_only
 
 SERVER = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2 --max-num-seqs 64"

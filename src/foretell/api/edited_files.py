@@ -9,13 +9,13 @@ from typing import Any
 
 from foretell.api.answers import Estimate
 from foretell.api.exports import export_plan
-from foretell.api.flag_changes import FlagChange
-from foretell.api.launch_files import files_beside
+from foretell.api.improvement import FlagChange
 from foretell.api.launches import launch_text, read_launch
 from foretell.errors import ProblemsError
 from foretell.interop.arguments import parse_arguments
 from foretell.interop.edited_launch import changed_keys, edited_launch, flag_name, has_key
 from foretell.interop.launch import Launch, NamedFile, ToolArguments
+from foretell.interop.named_files import files_beside
 from foretell.interop.plan_keys import plan_keys
 from foretell.interop.tool_tables import expand, table_of
 from foretell.interop.user_files import are_read

@@ -21,8 +21,7 @@ from foretell.api.edited_files import (
     written_by,
 )
 from foretell.api.exports import export_plan
-from foretell.api.flag_changes import FlagChange
-from foretell.api.improvement import Improvement, improvement_of
+from foretell.api.improvement import FlagChange, Improvement, improvement_of
 from foretell.api.launches import (
     FREED,
     LaunchQuestion,

@@ -3,11 +3,22 @@
 from typing import Any
 
 from foretell.api.answers import Estimate
-from foretell.api.flag_changes import FlagChange
 from foretell.api.launches import LaunchQuestion
 from foretell.api.service_answers import ServeAnswer
 from foretell.interop.launch import ReadValue, ToolArguments
 from foretell.records import Answer, JsonRecord, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagChange:
+    """One flag that differs between a launch and the better one."""
+
+    flag: str
+    """The tool's name for it."""
+    before: str | None
+    """Its value in the launch; none: not given."""
+    after: str | None
+    """Its value in the better one; none: leave it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

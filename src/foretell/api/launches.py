@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foretell.api.launch_files import files_beside
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.model_names import find_model
@@ -22,6 +21,7 @@ from foretell.errors import BadInput, Problem, bad_input
 from foretell.interop.arguments import LARGEST_TEXT
 from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.interop.launch import SERVING, TRAINING, Known, Launch, Origin, ReadValue, Tool
+from foretell.interop.named_files import files_beside
 from foretell.interop.tools import read_arguments
 from foretell.interop.user_files import check_regular, is_there, user_file
 from foretell.records import dataclass

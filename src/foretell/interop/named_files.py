@@ -1,4 +1,7 @@
-"""Files with further arguments that a launch names, once somebody has opened them (api/launch_files.py).
+"""Files with further arguments that a launch names: accelerate's, DeepSpeed's, an engine's YAML.
+
+They are opened where the launch itself is a file of the user's, and only inside its folder. A server opens
+none: there a launch is a text.
 
 What is in such a file counts before the launch's own flags are put over it, as accelerate, vLLM and
 torchtitan do; TensorRT-LLM does it the other way round. Of a DeepSpeed file that a trainer on transformers
@@ -8,11 +11,13 @@ names, stage and offloading count: the trainer says the rest.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput
-from foretell.interop.arguments import ArgumentTable, written_pairs
+from foretell.interop.arguments import LARGEST_TEXT, ArgumentTable, written_pairs
 from foretell.interop.launch import NamedFile, Tool
+from foretell.interop.user_files import are_read, is_there
 
 KEYS = (
     "config_file", "job.config_file", "deepspeed", "deepspeed_config", "deepspeed_config_file", "config",
@@ -69,3 +74,38 @@ def _of_deepspeed(table: dict[str, Any]) -> list[tuple[str, Any]]:
         "zero_optimization.offload_param.device": "deepspeed_config.offload_param_device",
     }
     return [(ours, table[theirs]) for theirs, ours in names.items() if theirs in table]
+
+
+MOST_FILES = 4
+"""Files that a launch and the files it names may name."""
+
+
+def files_beside(text: str, launch: Path) -> tuple[NamedFile, ...]:
+    """What the files say that a launch file names, where they lie beside it or below."""
+    if not are_read():
+        return ()
+    folder = launch.resolve().parent
+    found: list[NamedFile] = []
+    texts = [text]
+    while texts and len(found) < MOST_FILES:
+        for key, name in named_files(texts.pop(0)):
+            content = _content(folder, name)
+            if content is not None and all(one.name != name for one in found):
+                found.append(NamedFile(key=key, name=name, content=content))
+                texts.append(content)
+    return tuple(found[:MOST_FILES])
+
+
+def _content(folder: Path, name: str) -> str | None:
+    """The text of a file in the folder of the launch; None where it is elsewhere, or no text."""
+    path = (folder / name).resolve()
+    if Path(name).is_absolute() or not path.is_relative_to(folder):
+        return None
+    if not is_there(path, folder=False):
+        return None
+    try:
+        if path.stat().st_size > LARGEST_TEXT:
+            return None
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None

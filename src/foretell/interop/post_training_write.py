@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from foretell.errors import BadInput, unknown
 from foretell.interop.launch import ToolArguments
-from foretell.interop.tool_tables import table_of
+from foretell.interop.training_write import written_keys
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import adapter_targets
@@ -29,9 +29,7 @@ def write_configuration(found: PostTrainingEstimate, tool: str, model: str = "")
     if tool not in writers:
         raise BadInput([unknown("export", tool, POST_TRAINING)])
     plan = parse_plan(found.plan)
-    values = _values(found, plan) | {"model": model or found.model}
-    told = {key: values.get(name) for key, name in table_of(tool).writes.items()}
-    keys = {key: value for key, value in told.items() if value is not None}
+    keys = written_keys(tool, _values(found, plan) | {"model": model or found.model})
     text, notes = writers[tool](found, plan, keys)
     return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
@@ -44,43 +42,30 @@ def _values(found: PostTrainingEstimate, plan: Plan) -> dict[str, object]:
     answer, prompt = round(found.max_answer_tokens), round(4 * found.prompt_tokens)
     grouped = found.algorithm not in CONFIGS
     reference = any(phase.name == "ref_logprob" for phase in found.phases)
-    offloads = {part: part in found.offload for part in ("weights", "optimizer")}
-    values: dict[str, object] = {
-        "yes": True, "estimator": "gae" if found.algorithm == "ppo" else "grpo", "prompts": found.prompts,
-        "samples": found.samples, "longest_prompt": prompt, "longest_answer": answer,
-        "longest": round(found.prompt_tokens + found.max_answer_tokens),
-        "longest_tuned": None if grouped else round(found.prompt_tokens + found.max_answer_tokens),
-        "checkpointing": plan.recompute != "none", "lora": plan.lora, "update": max(update, 1),
-        "update_prompts": max(update // max(found.samples, 1), 1), "micro_batch": plan.micro_batch,
+    return {
+        "algorithm": found.algorithm, "estimator": "gae" if found.algorithm == "ppo" else "grpo",
+        "grouped": grouped, "asynchronous": apart, "colocated": found.placement == "colocated",
+        "megatron": megatron, "strategy": "megatron" if megatron else "fsdp2",
+        "prompts": found.prompts, "samples": found.samples, "longest_prompt": prompt,
+        "longest_answer": answer, "longest": round(found.prompt_tokens + found.max_answer_tokens),
+        "update": max(update, 1), "update_prompts": max(update // max(found.samples, 1), 1),
+        "micro_batch": plan.micro_batch, "rank_tokens": max(16_384, answer + prompt),
         "accumulation": max(update // max(plan.dp * plan.micro_batch, 1), 1),
-        "bf16": plan.precision == "bf16",
-        "rank_tokens": max(16_384, answer + prompt), "reference": reference,
-        "strategy": "megatron" if megatron else "fsdp2", "tp": plan.tp,
-        "asynchronous": apart, "age": max(round(found.staleness), 1),
-        "staleness": round(found.staleness, 2) if apart else None,
-        "colocated": found.placement == "colocated",
+        "bf16": plan.precision == "bf16", "checkpointing": plan.recompute != "none",
+        "lora": plan.lora, "tp": plan.tp, "pp": plan.pp, "cp": plan.cp, "ep": plan.ep,
+        "weights": "weights" in found.offload, "optimizer": "optimizer" in found.offload,
+        "reference": reference, "beta": 0.04 if reference else 0.0,
+        "age": max(round(found.staleness), 1), "staleness": round(found.staleness, 2),
         "trainer_nodes": max(found.trainer_gpus // 8, 1), "trainer_node_gpus": min(found.trainer_gpus, 8),
         "nodes": max(found.gpus // 8, 1), "node_gpus": min(found.gpus, 8),
+        "pool_nodes": max(found.rollout_gpus // 8, 1), "pool_node_gpus": min(found.rollout_gpus, 8),
+        "engine": "vllm" if layout else None, "rollout_tp": layout.tp if layout else 1,
+        "fraction": (layout.memory_fraction if layout else None) or 0.6,
+        "trl_fraction": (layout.memory_fraction if layout else None) or 0.3,
+        "sequences": (layout.max_batch if layout else None) or 256,
+        "eager": not (layout and layout.graph),
+        "vllm_mode": "colocate" if found.placement == "colocated" else "server",
     }  # fmt: skip
-    side = "megatron" if megatron else "fsdp"
-    values |= {f"{side}_{part}": held for part, held in offloads.items()}
-    values |= {f"{side}_{name}": getattr(plan, name) for name in ("tp", "pp", "cp", "ep")}
-    values |= {f"{side}_on": True, f"{side}_checkpointing": plan.recompute != "none"}
-    if grouped:
-        values |= {"grouped": True, "grouped_samples": found.samples, "grouped_answer": answer,
-                   "beta": 0.04 if reference else 0.0,
-                   "vllm_mode": "colocate" if found.placement == "colocated" else "server",
-                   "vllm_tp": layout.tp if layout else 1,
-                   "vllm_fraction": (layout.memory_fraction if layout else None) or 0.3}  # fmt: skip
-    if layout is not None:
-        values |= {"engine": "vllm", "rollout_samples": found.samples, "rollout_tp": layout.tp,
-                   "fraction": layout.memory_fraction or 0.6, "sequences": layout.max_batch or 256,
-                   "eager": not layout.graph, "rollout_answer": answer,
-                   "rollout_colocated": values["colocated"]}  # fmt: skip
-    own = {"nodes": max(found.rollout_gpus // 8, 1), "node_gpus": min(found.rollout_gpus, 8)}
-    if layout is not None and found.placement != "colocated":
-        values |= {f"pool_{name}": value for name, value in own.items()}
-    return values | ({f"async_{name}": value for name, value in own.items()} if apart else {})
 
 
 Written = tuple[str, list[str]]

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable, flat
-from foretell.interop.kept_flags import own_flags
+from foretell.interop.edited_launch import own_flags
 from foretell.interop.keys import Keys, drop_unset, read_back
 from foretell.interop.launch import Known, Launch
 from foretell.interop.several_servers import joined_halves

@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.described_models import described_model, model_names
-from foretell.interop.kept_flags import own_flags, quiet_flags
+from foretell.interop.edited_launch import own_flags, quiet_flags
 from foretell.interop.keys import (
     Keys,
     drop_unset,

@@ -20,7 +20,7 @@ from typing import Any
 
 from foretell.errors import bad_input
 from foretell.interop.arguments import parse_arguments
-from foretell.interop.kept_flags import with_own
+from foretell.interop.edited_launch import with_own
 from foretell.interop.launch import NO_TOOL, TRAINING, Known, Launch, Tool, ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.layouts import megatron_text, word_of
@@ -145,14 +145,14 @@ def _lines(tool: str, values: Mapping[str, Any]) -> list[str]:
     return [str(row["text"]).format_map(values) for row in rows]
 
 
-def _keys(tool: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys of the rows that hold, each with its value: of a name alone as it is."""
+def written_keys(tool: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys of the rows that hold, each with its value: of a name alone as it is, None left out."""
     found: dict[str, Any] = {}
     for row in rows_that_hold(table_of(tool).written, values):
         for key, value in row["set"].items():
             name = str(value).strip("{}")
             found[key] = values[name] if value == f"{{{name}}}" else value
-    return found
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _values(run: Training) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def _torchtitan(run: Training) -> ToolArguments:
     """The configuration alone, or with a launcher the script that writes and runs it."""
     version = f"torchtitan@{run.version}" if run.version else "torchtitan"
     old = not release_of(version, serving=False).at_least(0, 3)
-    values = _keys("torchtitan", {**_values(run), "old": old})
+    values = written_keys("torchtitan", {**_values(run), "old": old})
     flavor, own = _flavor(run), _own(run)
     if old:
         name, config = "planned.toml", toml_text({**flavor, **values})
@@ -357,7 +357,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _deepspeed(run: Training) -> ToolArguments:
     """The JSON file, or with a launcher the script that writes and uses it."""
-    text = json.dumps(_nested(_keys("deepspeed", _values(run))), indent=2)
+    text = json.dumps(_nested(written_keys("deepspeed", _values(run))), indent=2)
     if not run.launcher:
         return ToolArguments(tool="deepspeed", text=text)
     model = run.repository or run.model.id

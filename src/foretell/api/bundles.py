@@ -5,9 +5,7 @@ The benchmark of a training run writes measured.csv, whose columns are those of 
 training`; of a service it is the engine's own, whose JSON `--measured` takes.
 """
 
-import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,14 +142,6 @@ def tool_of(result: Estimate) -> str:
     own = launcher_of(result.plan.framework)
     names = (own[0],) if own else launchable_with(scenario_of(result), result.plan)
     return next((TOOLS[name] for name in names if name in TOOLS), "megatron")
-
-
-def collect_script(row: Mapping[str, object]) -> str:
-    """collect.py, which reads the log of a benchmark where it ran, with Python's standard library alone, and
-    writes measured.csv: the row of the run as planned, and the median step, the first steps left out."""
-    cells = {name: "" if value is None else str(value) for name, value in row.items()}
-    text = Path(__file__).with_name("benchmark_collect.txt").read_text("utf-8")
-    return text.replace("__ROW__", json.dumps(cells))
 
 
 def row_of(result: Estimate) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from foretell.lab.first_contact.ledger import (
     score_contacts,
     waves,
 )
-from foretell.lab.validate.page_text import Sections, markdown, with_written
+from foretell.lab.validate.page_text import Sections, markdown, rows_text, with_written
 from foretell.records import plain
 
 HISTORY = Path(__file__).with_name("history.toml")
@@ -70,7 +70,7 @@ def _waves_table(*, seen_before: bool) -> str:
 
 
 def sources_text() -> str:
-    """Every training source that was met for the first time."""
+    """Every training source that was met for the first time, as CSV."""
     groups: dict[tuple[str, str], list[Contact]] = {}
     for one in first_contacts("training"):
         if one.metric == "step_s":
@@ -79,10 +79,18 @@ def sources_text() -> str:
     for (wave, source), some in groups.items():
         score = score_contacts(some)
         assert score is not None
-        errors = _error(score.median_source), f"{score.signed:+.0%}"
-        inside = _share(score.inside_rows), _width(score.high_over_low)
-        rows.append((wave, source, score.rows, *errors, *inside))
-    return markdown("wave | source | rows | median error | signed | in 90 % | high / low", rows)
+        rows.append(
+            {
+                "wave": wave,
+                "source": source,
+                "rows": score.rows,
+                "median error": _error(score.median_source),
+                "signed": f"{score.signed:+.0%}",
+                "in 90 %": _share(score.inside_rows),
+                "high / low": _width(score.high_over_low),
+            }
+        )
+    return rows_text(rows)
 
 
 def sealed_text() -> str:
@@ -299,7 +307,7 @@ SECTIONS: Sections = tuple(
         ("docs/accuracy.md", "first contact", readme_text),
         ("docs/first-contact.md", "waves", waves_text),
         ("docs/first-contact.md", "known sources", known_text),
-        ("docs/first-contact.md", "training sources", sources_text),
+        ("docs/first-contact/training.csv", "", sources_text),
         ("docs/first-contact.md", "sealed waves", sealed_text),
         ("docs/first-contact.md", "before the ledger", history_text),
     )

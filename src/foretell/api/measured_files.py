@@ -1,6 +1,6 @@
 """Measured runs as they are given: files, pasted text, inline words and rows -> Measurements.
 
-A gate of two sides (`check_plausible`) stands in front of what learns from them: a number far from its
+A gate of two sides (`check_plausible`) is in front of what learns from them: a number far from its
 prediction is not believed to be of it.
 """
 

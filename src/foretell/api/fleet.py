@@ -136,8 +136,7 @@ def _unknown(path: str, table: Mapping[str, Any]) -> list[Problem]:
     """Keys that are no flag of `size`."""
     known = sorted(ENTRY | ({"name"} if path else set()))
     return [
-        Problem(path=f"{path}{name}", value=value, message="no such key",
-                allowed=", ".join(known), nearest=nearest_name(str(name), known))
+        wrong(f"{path}{name}", value, "no such key", ", ".join(known), nearest_name(str(name), known))
         for name, value in table.items()
         if name not in known
     ]  # fmt: skip
@@ -146,7 +145,7 @@ def _unknown(path: str, table: Mapping[str, Any]) -> list[Problem]:
 def _missing(place: int, table: Mapping[str, Any], base: Mapping[str, Any]) -> list[Problem]:
     """What a model needs and has not, and numbers that are none."""
     found = [
-        Problem(path=f"model.{place}.{name}", value=None, message="missing", allowed=allowed)
+        wrong(f"model.{place}.{name}", None, "missing", allowed)
         for name, allowed in (
             ("model", "an id of the catalogue, or a file"),
             ("rate", "requests/s"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from foretell.catalog.engines import profile as profile_for
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import chips_given, collect
 from foretell.inputs.system import system_of
@@ -32,9 +32,13 @@ def decode_gpus(asked: ServiceQuestion, scenario: Scenario, problems: list[Probl
         return every
     if count >= every:
         problems.append(
-            Problem(path="prefill_gpus", value=count, message=f"leaves none of {every} chips to decode",
-                    allowed=f"less than {every}, or a named chip such as {count}xH200, which is added")
-        )  # fmt: skip
+            wrong(
+                "prefill_gpus",
+                count,
+                f"leaves none of {every} chips to decode",
+                f"less than {every}, or a named chip such as {count}xH200, which is added",
+            )
+        )
         return every
     return every - count
 
@@ -48,9 +52,13 @@ def prefill_pool(
     problems: list[Problem] = []
     if asked.prefill_gpus is None:
         problems.append(
-            Problem(path="prefill_gpus", value=None, message="missing beside --prefill-plan",
-                    allowed="chips of the prefill instances, such as 4 or 8xB200")
-        )  # fmt: skip
+            wrong(
+                "prefill_gpus",
+                None,
+                "missing beside --prefill-plan",
+                "chips of the prefill instances, such as 4 or 8xB200",
+            )
+        )
         raise BadInput(problems)
     profile, decode = found
     count, named = chips_given(asked.prefill_gpus, problems, "prefill_gpus")

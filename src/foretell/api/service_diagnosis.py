@@ -23,7 +23,7 @@ from foretell.api.measured_serving import (
 from foretell.api.run_causes import Cause, likely_causes
 from foretell.api.serving import closed_form
 from foretell.api.serving_questions import question_of
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, wrong
 from foretell.records import Answer, as_json, dataclass
 from foretell.serving.corrections import served_slopes
 from foretell.serving.serve import ServeQuestion, serve_one
@@ -253,7 +253,7 @@ def _memory_cause(name: str, gap: float) -> Cause:
 def _refuse_training(question: DiagnoseQuestion) -> None:
     """BadInput for flags that are of training."""
     problems = [
-        Problem(path=name, value=value, message="has no effect on a service", allowed=allowed)
+        wrong(name, value, "has no effect on a service", allowed)
         for name, allowed in (
             ("global_batch", 'a concurrency, as in "c64 tp4: ttft 310 ms"'),
             ("seq_len", 'lengths, as in "c64 isl=1024 osl=256 tp4: ttft 310 ms"'),

@@ -55,8 +55,7 @@ def serve(question: ServingQuestion) -> ServeAnswer:
             return serve_traced(question, rent_of)  # type: ignore[return-value]
     sampling = {name: getattr(question, name) for name in OF_TRACES}
     if any(sampling.values()):
-        raise BadInput([Problem(path=name, value=value, message="is of a traced module",
-                                allowed="a file of foretell trace as the model")
+        raise BadInput([wrong(name, value, "is of a traced module", "a file of foretell trace as the model")
                         for name, value in sampling.items() if value])  # fmt: skip
     problems: list[Problem] = []
     batch = read_batch(question.tokens, question.within, problems)
@@ -125,7 +124,7 @@ def benchmark_problems(question: ServingQuestion | SizeQuestion) -> list[Problem
         if value is not None and not (_is_whole(value) and low <= value <= LARGEST):
             allowed = f"a whole number from {low} on"
             message = "not a usable number of requests"
-            problems.append(Problem(path=name, value=value, message=message, allowed=allowed))
+            problems.append(wrong(name, value, message, allowed))
     return problems
 
 
@@ -152,7 +151,7 @@ def batching_problems(
         found.append(wrong("plan", None, "needs a layout", 'as in "tp4"'))
     message = f"says nothing of {question.batching} batching"
     found += [
-        Problem(path=name, value=value, message=message, allowed="--batching continuous")
+        wrong(name, value, message, "--batching continuous")
         for name, value in beside.items()
         if value
     ]
@@ -241,10 +240,7 @@ def options_of(question: ServingQuestion) -> dict[str, Any] | None:
         given["requests"] = question.requests
     if question.simulate is False and given:
         message = "says how requests are simulated"
-        raise BadInput(
-            Problem(path=name, value=value, message=message, allowed="--simulate")
-            for name, value in given.items()
-        )
+        raise BadInput(wrong(name, value, message, "--simulate") for name, value in given.items())
     if question.simulate is False:
         return None
     more = {} if question.simulate is True else question.simulate

@@ -16,7 +16,7 @@ from foretell.catalog.models import is_catalogue_model
 from foretell.catalog.names import exists
 from foretell.catalog.prices import price as catalogue_price
 from foretell.catalog.prices import rent_in
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
@@ -159,7 +159,7 @@ def settings_without_effect(settings: Sequence[str]) -> list[Problem]:
     flags = {"plan": "--plan", "job": "--plan", "software": "--engine"}
     roots = [(text, flags.get(text.split(".", 1)[0].strip())) for text in settings]
     return [
-        Problem(path="--set", value=text, message=f"has no effect on serving: use {flag}")
+        wrong("--set", text, f"has no effect on serving: use {flag}")
         for text, flag in roots
         if flag is not None
     ]
@@ -371,12 +371,16 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         if not plain or not low <= value <= high:
             problems.append(
-                Problem(path=name, value=value, message="not a usable number",
-                        allowed=f"a number from {low:g} to {high:g}", nearest=units.plain_number(value))
-            )  # fmt: skip
+                wrong(
+                    name,
+                    value,
+                    "not a usable number",
+                    f"a number from {low:g} to {high:g}",
+                    units.plain_number(value),
+                )
+            )
     if load.concurrency is not None and load.rate is not None:
         problems.append(
-            Problem(path="rate", value=load.rate, message="given beside a concurrency",
-                    allowed="one of --concurrency and --rate")
+            wrong("rate", load.rate, "given beside a concurrency", "one of --concurrency and --rate")
         )  # fmt: skip
     return problems

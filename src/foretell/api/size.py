@@ -113,17 +113,14 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
     options = given_of(part(RequestSource, asked))
     timed = "." in (asked.arrivals or "")
     if asked.rate is None and not timed:
-        problems.append(Problem(path="rate", value=None, message="missing", allowed=LOADS))
+        problems.append(wrong("rate", None, "missing", LOADS))
         raise BadInput(problems)
     if options and not asked.simulate:
         message, allowed = (
             "says which requests are simulated, and none are",
             "--rate or a trace alone",
         )
-        problems += [
-            Problem(path=name, value=value, message=message, allowed=allowed)
-            for name, value in options.items()
-        ]
+        problems += [wrong(name, value, message, allowed) for name, value in options.items()]
     most = 64 if asked.gpus is None else asked.gpus
     own = {"gpus": most, "prefill_gpus": None, "prefill_plan": None}
     try:
@@ -305,11 +302,11 @@ def _nothing(found: SizingSearch, wanted: ServiceTargets, percentile: str = "") 
     if found.blocked:
         told += f"; not launched: {found.blocked[0].name()} ({found.blocked[0].refusal})"
     at = f" at {percentile}" if percentile else ""
-    return Problem(
-        path="tpot, ttft",
-        value=f"{wanted.tpot_ms:g} ms, {wanted.ttft_ms:g} ms",
-        message=f"no layout of at most {wanted.most_gpus} GPUs meets both{at}: {told}",
-        allowed="a longer time, a narrower format, larger instances (--gpus) or a faster chip",
+    return wrong(
+        "tpot, ttft",
+        f"{wanted.tpot_ms:g} ms, {wanted.ttft_ms:g} ms",
+        f"no layout of at most {wanted.most_gpus} GPUs meets both{at}: {told}",
+        "a longer time, a narrower format, larger instances (--gpus) or a faster chip",
     )
 
 

@@ -1,5 +1,10 @@
-"""The answer of `foretell size`: ways to serve a rate, each with what it costs."""
+"""The answer of `foretell size`: ways to serve a rate, each with what it costs.
 
+Intervals: the rate is given, so that money is in doubt by its rent alone; more instances do not make a step
+shorter, so that targets widen nothing.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -10,20 +15,24 @@ from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import Answer, JsonRecord, dataclass
 from foretell.serving.evidence import beyond_measured, service_facts
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.sizing_records import (
-    PAID,
-    Option,
-    ServiceTargets,
-    SizedNumbers,
-    SizingPoint,
-    money_of,
-    rates_of,
-)
+from foretell.serving.sizing_records import Option, ServiceTargets, SizingPoint
 from foretell.serving.static import OfflineBatch
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.service import BenchmarkFigures
-from foretell.uncertainty.intervals import Interval
+from foretell.uncertainty.intervals import (
+    SURE,
+    Interval,
+    Intervals,
+    cause,
+    cause_of_rent,
+    inverse_cause,
+    request_cause,
+    times,
+)
+
+PAID = ("usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens")
+"""Numbers of money of a sized service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +78,8 @@ class Choice(JsonRecord):
     @property
     def intervals(self) -> dict[str, Interval]:
         """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
-        were the engine as fast or as slow as that (serving/sizing_records.py)."""
-        known = SizedNumbers(
-            option=self.option,
-            needed=self.needed,
-            osl=self.osl,
-            ttft_ms=self.ttft_ms,
-            tpot_ms=self.tpot_ms,
-            headroom=self.headroom,
-            interval=self.interval,
-        )
-        return rates_of(known) | money_of(
-            {name: getattr(self, name) for name in PAID},
-            self.option.gpus,
-            self.usd_per_chip_hour_range,
-        )
+        were the engine as fast or as slow as that."""
+        return rates_of(self) | money_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
@@ -116,6 +112,72 @@ class Choice(JsonRecord):
             "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
             "intervals": self.intervals,
         }
+
+
+def rates_of(of: Choice) -> Intervals:
+    """Times, rates, headroom, and the chips that the rate takes."""
+    o = of.option
+    first = cause(of.ttft_ms, of.interval["ttft_ms"])
+    later = cause(of.tpot_ms, of.interval["tpot_ms"])
+    whole = request_cause(of.ttft_ms, of.tpot_ms, max(of.osl - 1.0, 0.0), of.interval)
+    rate = _rate_cause(o, whole, first, later)
+    user = inverse_cause(later if of.tpot_ms else first)
+    return {
+        "gpus": _chips(of, whole, first, later),
+        "ttft_ms": times(of.ttft_ms, first),
+        "tpot_ms": times(of.tpot_ms, later),
+        "requests_per_s": times(o.requests_per_s, rate),
+        "output_tokens_per_s_per_gpu": times(o.tokens_per_s_per_gpu(of.osl), rate),
+        "output_tokens_per_s_per_user": times(1e3 / (of.tpot_ms or of.ttft_ms), user),
+        "headroom": {
+            key: ((1.0 + of.headroom) * low - 1.0, (1.0 + of.headroom) * high - 1.0)
+            for key, (low, high) in rate.items()
+        },
+    }
+
+
+def money_of(of: Choice) -> Intervals:
+    """Money of the chips, by the offers of one."""
+    usd = {name: getattr(of, name) for name in PAID}
+    hour = of.usd_per_hour
+    offers = of.usd_per_chip_hour_range
+    rent = SURE if hour is None else cause_of_rent(hour / of.option.gpus, offers)
+    return {name: times(value, rent) for name, value in usd.items() if value is not None}
+
+
+def _rate_cause(o: Option, whole: Interval, first: Interval, later: Interval) -> Interval:
+    """What is answered a second, as a cause: the least of prompts and answers where they are apart."""
+    if o.prefill is None:
+        return inverse_cause(whole)
+    front = o.prefill_replicas * o.prefill.requests_per_s / o.requests_per_s
+    back = o.replicas * o.instance.requests_per_s / o.requests_per_s
+    return {
+        key: (
+            min(front / first[key][1], back / later[key][1]),
+            min(front / first[key][0], back / later[key][0]),
+        )
+        for key in whole
+    }
+
+
+def _chips(of: Choice, whole: Interval, first: Interval, later: Interval) -> Interval:
+    """Chips of as many whole replicas as either end of the time takes: of a request where prompts and answers
+    are together, of the first token and of the others where they are apart."""
+    o = of.option
+
+    def many(replicas: int, time: float) -> float:
+        return float(max(math.ceil(of.needed * replicas * time - 1e-9), 1))
+
+    def taken(key: str, end: int) -> float:
+        each = o.instance.deployment.gpus
+        if o.prefill is None:
+            return each * many(o.replicas, whole[key][end])
+        front = o.prefill.deployment.gpus * many(o.prefill_replicas, first[key][end])
+        return front + each * many(o.replicas, later[key][end])
+
+    return {
+        key: (min(taken(key, 0), float(o.gpus)), max(taken(key, 1), float(o.gpus))) for key in whole
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

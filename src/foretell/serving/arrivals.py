@@ -152,10 +152,10 @@ def open_state(
     under_way = under_way * -np.expm1(-(at.beside + busy))
     most = loop.most(at.beside)
     own_k = np.minimum(1.0 + stream.met_within(under_way + waits_s), most)
-    own_s = loop.chunks * times.seconds(reading(loop, own_k, at.beside))
+    own_s = loop.chunks * times.seconds(loop.reading(own_k, at.beside))
     inside = own_s + waits_s + (loop.answer - 1.0) * tpot
     servers = most * d.pp
-    widest = loop.chunks * times.seconds(reading(loop, most, at.beside))
+    widest = loop.chunks * times.seconds(loop.reading(most, at.beside))
     uneven = 1.0 / stream.dealt
     queued = queue_s(rate * widest / servers, servers, widest, 0.5 * uneven)
     queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 0.5 * (uneven + 1.0))
@@ -225,20 +225,11 @@ def queue_state(
     waits = waited_steps(*prompt_wait(times.profile, d), rate * step)
     met = met_together(rate / d.pp, step, before_s + waits * step)
     k = np.minimum(met, loop.most(beside))
-    span = loop.chunks * times.seconds(reading(loop, k, beside))
+    span = loop.chunks * times.seconds(loop.reading(k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
     return QueueState(
         beside=beside, step_s=step, k=k, span_s=span, stall_s=stall, taken=rate * stall
     )
-
-
-def reading(loop: Loop, k: Array, beside: Array) -> StepLoad:
-    """A step with k prompts, or a chunk of each, beside so many that decode."""
-    (new, past), others = loop.prompt_tokens(k), beside * (not loop.own_steps)
-    return StepLoad(
-        decoding=others, context_tokens=others * loop.context, prefill_tokens=new, past_tokens=past,
-        prompts=k,
-    )  # fmt: skip
 
 
 def queue_s(load: Array, servers: Array, service_s: Array, spread: float) -> Array:

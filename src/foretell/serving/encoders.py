@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import bad_input
 from foretell.records import dataclass
 from foretell.serving.kernel_costs import PowerLimitedCost
 from foretell.serving.kernels import Array, Kernels
@@ -89,10 +89,12 @@ def _source_frames(model: Model, audio_s: float) -> EncodedInput:
         )
     longest = own.positions / WHISPER_HZ
     if audio_s > longest:
-        raise BadInput(
-            [Problem(path="audio", value=audio_s, message=f"{model.id} hears {longest:g} s at once",
-                     allowed=f"at most {longest:g}: engines send longer audio as several requests")]
-        )  # fmt: skip
+        raise bad_input(
+            "audio",
+            audio_s,
+            f"{model.id} hears {longest:g} s at once",
+            f"at most {longest:g}: engines send longer audio as several requests",
+        )
     text = (
         f"{audio_s:g} s of audio: {own.positions} frames, padded to {longest:g} s, are what the encoder "
         "reads; --isl is not used"
@@ -125,20 +127,17 @@ def encoder_cost(
     profile: EngineProfile,
 ) -> tuple[Array, Array]:
     """Seconds of an encoder for all that a request brings, and joules of the ranks; one for each system.
-    Those of a single system are remembered."""
-    if system_count(system) > 1:
-        return _new_cost(load, model, system, deployment, profile)
-    return _known_cost(load, model, system, deployment, profile)
+
+    Those of a single system are kept: a service asks for its steps more than once.
+    """
+    cost = _cost if system_count(system) > 1 else _known_cost
+    return cost(load, model, (system, deployment), profile)
 
 
-def _new_cost(
-    load: EncoderLoad,
-    model: Model,
-    system: System,
-    deployment: Deployment,
-    profile: EngineProfile,
+def _cost(
+    load: EncoderLoad, model: Model, place: tuple[System, Deployment], profile: EngineProfile
 ) -> tuple[Array, Array]:
-    """The same, computed."""
+    system, deployment = place
     stack = load.tower.stack
     assert stack is not None
     own = replace(deployment, dp=1, cp=1, pp=1, ep=1, weights=FORMAT, experts=FORMAT, kv=FORMAT,
@@ -158,19 +157,14 @@ def _new_cost(
     return np.maximum(seconds, _launched_s(model, stack, own, profile)), joules
 
 
-_known_cost = lru_cache(maxsize=256)(_new_cost)
-"""The same, kept: a service asks for its steps more than once."""
+_known_cost = lru_cache(maxsize=256)(_cost)
 
 
 def _points(load: EncoderLoad) -> TablePoints:
     """Tables of this one load."""
-    rows, length = np.array([load.sequences * load.length]), np.array([load.length])
+    n, length = load.sequences, np.array([load.length])
     return replace(
-        WHOLE,
-        tokens=rows,
-        prompts=np.array([load.sequences]),
-        lengths=length,
-        pasts=np.zeros(1),
+        WHOLE, tokens=n * length, prompts=np.array([n]), lengths=length, pasts=np.zeros(1)
     )
 
 

@@ -12,7 +12,7 @@ gives every group blocks of one size out of one pool:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foretell.catalog.engines import profile, release_of_profile
 from foretell.catalog.model_names import model_entries
 from foretell.catalog.models import catalogue_model
-from foretell.records import JsonRecord, dataclass
+from foretell.records import JsonRecord, as_json, dataclass
 from foretell.serving.memory import (
     ANY_LENGTH,
     Memory,
@@ -186,9 +186,7 @@ class EngineFit(JsonRecord):
     largest_models: dict[str, str]
     """Format of the weights -> the largest model of the catalogue that starts and holds one request."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 def largest_where(allowed: Callable[[int], bool], most: int) -> int:

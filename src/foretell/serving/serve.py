@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import Infeasible, Problem
+from foretell.errors import Infeasible, Problem, wrong
 from foretell.serving.arrivals import Stream, with_rate
 from foretell.serving.disaggregation import (
     Pair,
@@ -167,7 +167,7 @@ def check_load(q: ServeQuestion, state: SteadyState) -> None:
 
 
 def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
-    return Problem(path=path, value=deployment_text(q.deployment), message=message, allowed=allowed)
+    return wrong(path, deployment_text(q.deployment), message, allowed)
 
 
 def service_estimate(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import Infeasible, Problem
+from foretell.errors import Infeasible, wrong
 from foretell.serving.memory import Memory, memory_of
 from foretell.serving.requests.autoscaler import ScaledPool
 from foretell.serving.requests.levels import ServiceLevels, latencies_ms, levels, spread
@@ -52,7 +52,7 @@ def serve_simulated(
     if not found.answered:
         room = f"{fleet.rules.kv_tokens:.0f} tokens"
         message = f"all {found.refused} requests are longer than the cache of {room}"
-        raise Infeasible([Problem(path="isl", value=max(requests.isl), message=message)])
+        raise Infeasible([wrong("isl", max(requests.isl), message)])
     told = simulated_estimate(q, found, played, fleet, memory)
     return replace(
         told, simulation={**(told.simulation or {}), "classes": class_levels(played, requests)}

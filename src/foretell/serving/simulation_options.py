@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.inputs.question import collect
 from foretell.serving.requests.arrivals import KINDS, read_lengths
 from foretell.serving.requests.autoscaler import read_autoscale
@@ -47,7 +47,7 @@ NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals", "fail_at", "urgent")
 def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Requests | None]:
     """The way of simulating, and the requests of a trace where one is named."""
     problems: list[Problem] = [
-        _problem(name, value, "unknown option", ", ".join(NAMES), nearest_name(name, NAMES))
+        wrong(name, value, "unknown option", ", ".join(NAMES), nearest_name(name, NAMES))
         for name, value in options.items()
         if name not in NAMES
     ]
@@ -73,19 +73,19 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
         if q.replicas < 2 or not values["fails_s"] >= 0.0:
             allowed = "a time, and two replicas or more that decode"
             message = "leaves no other instance, or is no time"
-            problems.append(_problem("fail_at", options["fail_at"], message, allowed))
+            problems.append(wrong("fail_at", options["fail_at"], message, allowed))
     if "urgent" in options:
         values["urgent"] = found = _level("urgent", options["urgent"], problems)
         if not found < 1.0:
-            problems.append(_problem("urgent", found, "is no share", "above 0 and below 1"))
+            problems.append(wrong("urgent", found, "is no share", "above 0 and below 1"))
     values["arrivals"] = _arrivals(options, q, problems)
     if values.get("sessions") is not None and q.rate is None:
         problems.append(
-            _problem("sessions", options["sessions"], "begin at a rate of requests", "--rate")
+            wrong("sessions", options["sessions"], "begin at a rate of requests", "--rate")
         )
     if ("prefixes" in options) != ("prefix_tokens" in options):
         problems.append(
-            _problem("prefixes", options.get("prefixes"), "--prefixes and --prefix-tokens belong "
+            wrong("prefixes", options.get("prefixes"), "--prefixes and --prefix-tokens belong "
                      "together", "both or none")
         )  # fmt: skip
     problems += _other_kind(options, values["arrivals"] not in KINDS, q)
@@ -95,7 +95,7 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
     if values["arrivals"] not in KINDS:
         trace = read_trace(values["arrivals"], values.get("trace_unit"), values.get("block_tokens"))
         if trace.at_s is None and q.rate is not None:
-            raise BadInput([_problem("arrivals", values["arrivals"], "the trace has no arrivals: "
+            raise BadInput([wrong("arrivals", values["arrivals"], "the trace has no arrivals: "
                                      "it is simulated in a closed loop", "--concurrency")])  # fmt: skip
         values["arrivals"] = "trace"
         trace = _fitted(trace, q, values.get("requests"))
@@ -112,17 +112,17 @@ def _other_kind(options: Mapping[str, Any], traced: bool, q: ServeQuestion) -> l
     names = TRACED if traced else ("trace_unit", "block_tokens")
     message = "is what the trace says" if traced else "is of a trace"
     allowed = "nothing beside the trace" if traced else "--arrivals FILE"
-    found = [_problem(name, options[name], message, allowed) for name in names if name in options]
+    found = [wrong(name, options[name], message, allowed) for name in names if name in options]
     if traced and q.traffic.cached > 0.0:
-        found.append(_problem("prefix_hit", q.traffic.cached, message, allowed))
+        found.append(wrong("prefix_hit", q.traffic.cached, message, allowed))
     asked_again = traced or "sessions" in options
     if "kv_tiers" in options and not asked_again:
         message = "keep what is asked again, and here every prompt is new"
         allowed = "--sessions, or a trace with hash ids or conversations"
-        found.append(_problem("kv_tiers", options["kv_tiers"], message, allowed))
+        found.append(wrong("kv_tiers", options["kv_tiers"], message, allowed))
     if options.get("routing") == "sticky" and not asked_again:
         message, allowed = "keeps sessions together, and there are none", "--sessions, or a trace"
-        found.append(_problem("routing", "sticky", message, allowed))
+        found.append(wrong("routing", "sticky", message, allowed))
     return found
 
 
@@ -160,17 +160,17 @@ def _arrivals(options: Mapping[str, Any], q: ServeQuestion, problems: list[Probl
         return kind
     if kind not in KINDS:
         allowed = f"{', '.join(KINDS)}, or a .csv or .jsonl file"
-        problems.append(_problem("arrivals", kind, "unknown", allowed, nearest_name(kind, KINDS)))
+        problems.append(wrong("arrivals", kind, "unknown", allowed, nearest_name(kind, KINDS)))
     elif (kind == "closed") != (q.rate is None):
         wanted = "--concurrency" if kind == "closed" else "--rate"
-        problems.append(_problem("arrivals", kind, "does not go with the load given", wanted))
+        problems.append(wrong("arrivals", kind, "does not go with the load given", wanted))
     return kind
 
 
 def _word(name: str, value: object, words: Sequence[str], problems: list[Problem]) -> object:
     if value not in words:
         problems.append(
-            _problem(name, value, "unknown", ", ".join(words), nearest_name(str(value), words))
+            wrong(name, value, "unknown", ", ".join(words), nearest_name(str(value), words))
         )
     return value
 
@@ -182,7 +182,7 @@ def _count(name: str, value: object, limits: tuple[int, int], problems: list[Pro
     except ValueError:
         found = low - 1
     if not low <= found <= high:
-        problems.append(_problem(name, value, "not a usable number", f"{low} to {high}"))
+        problems.append(wrong(name, value, "not a usable number", f"{low} to {high}"))
         return low
     return found
 
@@ -193,11 +193,5 @@ def _level(name: str, value: object, problems: list[Problem]) -> float:
     except ValueError:
         found = 0.0
     if not 0.0 < found < 1e12:
-        problems.append(_problem(name, value, "not a time", "milliseconds above 0"))
+        problems.append(wrong(name, value, "not a time", "milliseconds above 0"))
     return found
-
-
-def _problem(
-    path: str, value: object, message: str, allowed: str, nearest: str | None = None
-) -> Problem:
-    return Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)

@@ -134,17 +134,13 @@ class Loop:
         """Those of them that decode while another reads its prompt."""
         return np.asarray(np.maximum(self.n - 1.0, 0.0) * share)
 
-    def reading(self, k: Array, share: Array) -> StepLoad:
-        """A step with k prompts, or a chunk of each, and what decodes in it."""
-        new, past = self.prompt_tokens(k)
-        beside = self.others(share) * (not self.own_steps)
+    def reading(self, k: Array, beside: Array) -> StepLoad:
+        """A step with k prompts, or a chunk of each, beside so many that decode where they share steps."""
+        (new, past), others = self.prompt_tokens(k), beside * (not self.own_steps)
         return StepLoad(
-            decoding=beside,
-            context_tokens=beside * self.context,
-            prefill_tokens=new,
-            past_tokens=past,
-            prompts=k,
-        )
+            decoding=others, context_tokens=others * self.context, prefill_tokens=new,
+            past_tokens=past, prompts=k,
+        )  # fmt: skip
 
     def prompt_tokens(self, k: Array) -> tuple[Array, Array]:
         """Tokens of a step with k prompts, or a chunk of each: those computed, and those in the cache."""
@@ -214,7 +210,7 @@ def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: Array)
     d = times.deployment
     step = times.seconds(loop.decoding(share))
     token = step / (1.0 + d.accepted)
-    span = loop.chunks * times.seconds(loop.reading(k, share))
+    span = loop.chunks * times.seconds(loop.reading(k, loop.others(share)))
     # A step that decodes as well takes from a sequence only what it takes longer.
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
     # The answer's time D: its own steps, and its share D / (D + rest) of the others' prompts.
@@ -313,7 +309,9 @@ def line_s(times: StepTimes, loop: Loop, at: SteadyPoint, whole_s: Array) -> Arr
     """
     others = loop.n * (1.0 - 1.0 / np.maximum(loop.asked, 1.0))
     servers = np.minimum(loop.most(loop.others(at.share)), loop.n) * times.deployment.pp
-    widest = loop.chunks * times.seconds(loop.reading(servers / times.deployment.pp, at.share))
+    widest = loop.chunks * times.seconds(
+        loop.reading(servers / times.deployment.pp, loop.others(at.share))
+    )
     work, power = others * widest / servers, np.sqrt(2.0 * (servers + 1.0)) + 1.0
     low, high = np.zeros_like(whole_s), work + 0.0 * whole_s
     for _ in range(HALVINGS):
@@ -378,7 +376,7 @@ def request_joules(
 ) -> tuple[Array, Array]:
     """Joules of all chips for one request's prompt, beyond the decoding beside it, and for its answer."""
     loop = loop_of(times, memory, traffic)
-    both = times.joules(loop.reading(state.prompts, state.share))
+    both = times.joules(loop.reading(state.prompts, loop.others(state.share)))
     others = loop.others(state.share) * (not loop.own_steps)
     beside = times.joules(StepLoad(decoding=others, context_tokens=others * loop.context))
     prompt = np.maximum(both - beside, 0.0) * loop.chunks / state.prompts

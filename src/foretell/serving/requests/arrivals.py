@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, bad_input, nearest_name, wrong
+from foretell.errors import bad_input, nearest_name
 from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
@@ -120,8 +120,7 @@ def read_lengths(given: str, field: str = "lengths") -> LengthForm:
         return LengthForm(shape=shape)
     if not any(mark in given for mark in "./\\"):
         near = nearest_name(given, SHAPES)
-        problem = wrong(field, given, "is neither a shape nor a file", ALLOWED, near)
-        raise BadInput([problem])
+        raise bad_input(field, given, "is neither a shape nor a file", ALLOWED, near)
     file = user_file(given, field, ALLOWED)
     if not file.is_file():
         raise bad_input(field, given, "is neither a shape nor a file", ALLOWED)

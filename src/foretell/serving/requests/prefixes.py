@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections import OrderedDict
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 from foretell.records import dataclass
 from foretell.serving.requests.records import KvTier, Requests
 
@@ -145,8 +145,7 @@ def read_tiers(text: str) -> tuple[TierGiven, ...]:
         numbers = [float(match[i]) for i in (2, 4) if match and _is_number(match[i])]
         if match is None or not known or len(numbers) < 2 or min(numbers) <= 0.0:
             problems.append(
-                Problem(path="kv_tiers", value=word, message="is no tier of memory",
-                        allowed="NAME:SIZE@RATE, such as host:1TB@50GB/s")
+                wrong("kv_tiers", word, "is no tier of memory", "NAME:SIZE@RATE, such as host:1TB@50GB/s")
             )  # fmt: skip
             continue
         found.append(

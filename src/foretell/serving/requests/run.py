@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 from foretell.serving.requests.autoscaler import Autoscaler
 from foretell.serving.requests.records import Clock, Fleet, RequestOutcomes, Requests, Series
 from foretell.serving.requests.replica import Replica
@@ -33,26 +33,24 @@ def check(requests: Requests, fleet: Fleet) -> None:
     """All that would make a run senseless, at once."""
     problems = []
     if not len(requests):
-        problems.append(
-            Problem(path="requests", value=0, message="there are none", allowed="at least one")
-        )
+        problems.append(wrong("requests", 0, "there are none", "at least one"))
     if requests.at_s is None and requests.concurrency < 1:
         problems.append(
-            Problem(
-                path="concurrency",
-                value=requests.concurrency,
-                message="a closed loop needs a concurrency",
-                allowed="at least 1",
+            wrong(
+                "concurrency",
+                requests.concurrency,
+                "a closed loop needs a concurrency",
+                "at least 1",
             )
         )
     for name, rules in (("rules", fleet.rules), ("prefill", fleet.prefill)):
         if rules is not None and rules.kv_tokens <= 0.0:
             problems.append(
-                Problem(
-                    path=f"{name}.kv_tokens",
-                    value=rules.kv_tokens,
-                    message="no memory is left for the cache",
-                    allowed="more GPUs, narrower weights or a larger memory fraction",
+                wrong(
+                    f"{name}.kv_tokens",
+                    rules.kv_tokens,
+                    "no memory is left for the cache",
+                    "more GPUs, narrower weights or a larger memory fraction",
                 )
             )
     if problems:

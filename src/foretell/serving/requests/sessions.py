@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.words import read_words
@@ -42,9 +42,7 @@ def read_sessions(text: str) -> Sessions:
         "sessions", text, {"turns": usual.turns, "pause": usual.pause_s, "new": usual.new_tokens}
     )
     if values["turns"] < 1.0:
-        problems.append(
-            Problem(path="sessions", value=text, message="has no turn", allowed="turns=1 or more")
-        )
+        problems.append(wrong("sessions", text, "has no turn", "turns=1 or more"))
     if problems:
         raise BadInput(problems)
     return Sessions(

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.interop.user_files import user_file
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import conversations, turns_of
@@ -88,7 +88,7 @@ def read_trace(
     file = user_file(path, "arrivals", "a CSV or JSONL file")
     if not file.is_file():
         raise BadInput(
-            [_problem("arrivals", str(path), "there is no such file", "a CSV or JSONL file")]
+            [wrong("arrivals", str(path), "there is no such file", "a CSV or JSONL file")]
         )
     text = _text(file)
     rows = json_rows(text) if file.suffix in (".jsonl", ".json") else _csv_rows(text)
@@ -97,13 +97,13 @@ def read_trace(
     every = len(rows)
     rows = [row for row in rows if not is_failure(row)]
     if not rows:
-        raise BadInput([_problem("arrivals", str(path), "it has no requests", "at least one row")])
+        raise BadInput([wrong("arrivals", str(path), "it has no requests", "at least one row")])
     names = {key: _column(rows[0], key) for key in NAMES}
     missing = [key for key in ("isl", "osl") if names[key] is None]
     if missing:
         raise BadInput(
             [
-                _problem(key, sorted(map(str, rows[0])), "no such column", " or ".join(NAMES[key]))
+                wrong(key, sorted(map(str, rows[0])), "no such column", " or ".join(NAMES[key]))
                 for key in missing
             ]
         )
@@ -165,7 +165,7 @@ def _requests(
             most = LATEST if key == "at_s" else MOST
             if value is None or not least <= value <= most:
                 problems.append(
-                    _problem(
+                    wrong(
                         f"{path}:{number}.{key}", row.get(names[key] or ""),
                         "not a number that it can be", f"{least:g} to {most:g}",
                     )
@@ -219,7 +219,7 @@ def check_rate(at_s: Sequence[float], path: str, unit: str, sure: bool) -> None:
     allowed = f"--trace-unit {likely[0] if likely else ', '.join(UNITS)}"
     if sure and not likely:
         return
-    raise BadInput([_problem("arrivals", path, message, allowed)])
+    raise BadInput([wrong("arrivals", path, message, allowed)])
 
 
 def hash_blocks(
@@ -231,7 +231,7 @@ def hash_blocks(
     try:
         blocks = [tuple(int(i) for i in row.get("hash_ids") or ()) for row in rows]
     except (TypeError, ValueError, OverflowError):
-        problem = _problem(f"{path}.hash_ids", None, "not whole numbers", "a list of ids a row")
+        problem = wrong(f"{path}.hash_ids", None, "not whole numbers", "a list of ids a row")
         raise BadInput([problem]) from None
     fitting = [
         tokens
@@ -243,9 +243,7 @@ def hash_blocks(
     ]
     if not fitting:
         message = "prompts and hash ids fit no known number of tokens to an id"
-        problem = _problem(
-            "arrivals", path, message, "--block-tokens N that ceil(prompt / N) ids fit"
-        )
+        problem = wrong("arrivals", path, message, "--block-tokens N that ceil(prompt / N) ids fit")
         raise BadInput([problem])
     return blocks, fitting[0]
 
@@ -311,20 +309,20 @@ def _text(file: Path) -> str:
     try:
         if file.stat().st_size > LARGEST_BYTES:
             message = f"is larger than {LARGEST_BYTES} bytes"
-            raise BadInput([_problem("arrivals", str(file), message, "fewer requests")])
+            raise BadInput([wrong("arrivals", str(file), message, "fewer requests")])
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput([_problem("arrivals", str(file), "is not text in UTF-8", "text")]) from None
+        raise BadInput([wrong("arrivals", str(file), "is not text in UTF-8", "text")]) from None
     except OSError as error:
         said = f"cannot be read: {error.strerror or error}"
-        raise BadInput([_problem("arrivals", str(file), said, "a CSV or JSONL file")]) from None
+        raise BadInput([wrong("arrivals", str(file), said, "a CSV or JSONL file")]) from None
 
 
 def _csv_rows(text: str) -> list[dict[str, Any]]:
     try:
         return list(csv.DictReader(text.splitlines()))
     except csv.Error as error:
-        raise BadInput([_problem("arrivals", None, f"is not CSV: {error}", "a table")]) from None
+        raise BadInput([wrong("arrivals", None, f"is not CSV: {error}", "a table")]) from None
 
 
 def json_rows(text: str) -> list[dict[str, Any]]:
@@ -333,7 +331,7 @@ def json_rows(text: str) -> list[dict[str, Any]]:
             whole = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise BadInput(
-                [_problem("arrivals", text[:60], str(error), "a list of objects")]
+                [wrong("arrivals", text[:60], str(error), "a list of objects")]
             ) from None
         return [row for row in whole if isinstance(row, dict)]
     rows, problems = [], []
@@ -346,18 +344,14 @@ def json_rows(text: str) -> list[dict[str, Any]]:
             ValueError,
             RecursionError,
         ) as error:  # numbers of thousands of digits, deep nesting
-            problems.append(_problem(f"line {number}", line[:60], str(error), "one object a line"))
+            problems.append(wrong(f"line {number}", line[:60], str(error), "one object a line"))
             continue
         if isinstance(row, dict):
             rows.append(row)
         else:
             problems.append(
-                _problem(f"line {number}", line[:60], "not an object", "one object a line")
+                wrong(f"line {number}", line[:60], "not an object", "one object a line")
             )
     if problems:
         raise BadInput(problems[:20])
     return rows
-
-
-def _problem(path: str, value: object, message: str, allowed: str) -> Problem:
-    return Problem(path=path, value=value, message=message, allowed=allowed)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from foretell.errors import Problem, nearest_name
+from foretell.errors import Problem, nearest_name, wrong
 
 NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?s?")
 """A number, or seconds."""
@@ -22,7 +22,5 @@ def read_words(
         allowed = " ".join(f"{one}={number:g}" for one, number in usual.items())
         near = nearest_name(name, tuple(usual))
         message = f"is no word of {option}"
-        problems.append(
-            Problem(path=option, value=word, message=message, allowed=allowed, nearest=near)
-        )
+        problems.append(wrong(option, word, message, allowed, near))
     return found, problems

@@ -1,7 +1,6 @@
 """Prefill apart from decode: `--prefill-gpus` and `--prefill-plan` as a pool of instances."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from foretell.catalog.engines import profile as profile_for
@@ -146,8 +145,3 @@ def degrees_of(plan: str) -> tuple[tuple[str, int], ...]:
     """The degrees that a plan's words name."""
     words = (re.fullmatch(r"(tp|pp|dp|ep|cp)([0-9]+)", word) for word in plan.split())
     return tuple((word[1], int(word[2])) for word in words if word)
-
-
-def moved_options(options: Sequence[str]) -> tuple[str, ...]:
-    """Names of a simulation's options that are fields of the question itself."""
-    return tuple(name for name in options if name in ("prefill_plan", "prefill_gpus"))

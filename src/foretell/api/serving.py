@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.prefill import moved_options
 from foretell.api.service_answers import ServeAnswer, serve_answer, with_ways_out
 from foretell.api.serving_questions import LARGEST, NO_LOAD, domain_of, question_of, rent_of
 from foretell.errors import BadInput, Infeasible, Problem, wrong
@@ -65,8 +64,9 @@ def serve(question: ServingQuestion) -> ServeAnswer:
         question = replace(question, batching="offline")
     options = options_of(question)
     if options:
-        moved = {name: options.pop(name) for name in moved_options(tuple(options))}
-        question = replace(question, **moved)
+        # Options of a simulation that are fields of the question itself.
+        moved = [name for name in ("prefill_plan", "prefill_gpus") if name in options]
+        question = replace(question, **{name: options.pop(name) for name in moved})
     asked, given = asked_of(question)
     try:
         if question.measured:
@@ -319,17 +319,13 @@ def _told(
 
 
 def _batch_key(q: ServeQuestion) -> object:
-    """What questions of one batch have in common; None where a question is answered by itself."""
-    if not can_batch(q):
+    """What questions of one batch have in common; None where a question is answered by itself: systems are a
+    batch at a fixed concurrency, with prompts and answers on the same instances."""
+    if q.rate is not None or q.prefill is not None:
         return None
     alike = replace(q.traffic, concurrency=1.0)
     own = q.model, q.gpus, q.deployment, q.profile, alike, q.prices, q.targets_ms
     return structure_of(q.system), *own, len(q.assumptions)
-
-
-def can_batch(q: ServeQuestion) -> bool:
-    """Whether systems may be a batch: at a fixed concurrency, prompts and answers on the same instances."""
-    return q.rate is None and q.prefill is None
 
 
 def layouts_of(question: ServeQuestion, given: bool) -> list[Deployment]:

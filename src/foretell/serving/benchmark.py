@@ -32,7 +32,7 @@ from foretell.serving.requests.records import RequestOutcomes
 from foretell.serving.requests.run import play
 from foretell.serving.serve import pair_of
 from foretell.serving.simulated_fleet import Play, fleet_of, requests_of, with_lengths
-from foretell.serving.simulation import percentiles_of
+from foretell.serving.simulation import known_levels
 from foretell.serving.steady import SteadyState
 from foretell.serving.steps import StepTimes
 from foretell.specs._base import Num
@@ -173,7 +173,7 @@ def short_benchmark(q: ServeQuestion) -> BenchmarkFigures:
     requests = round(float(q.requests or MANY))
     run = simulated(q, requests)
     times = latencies_ms(run, np.arange(requests) >= q.warmup)
-    shown: Any = {name: percentiles_of(values) for name, values in times.items()}
+    shown: Any = {name: known_levels(spread(values)) for name, values in times.items()}
     shown.pop("tpot_with_first_ms")
     found = levels(run)
     return BenchmarkFigures(

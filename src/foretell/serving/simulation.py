@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, wrong
 from foretell.serving.memory import Memory, memory_of
@@ -114,13 +113,8 @@ def rented_share(played: RequestOutcomes, q: ServeQuestion) -> float:
     return min(paid / (whole * played.end_s), 1.0)
 
 
-def percentiles_of(times: NDArray[np.float64]) -> Percentiles:
-    """Mean and percentiles of some times; of none (one token has no time after the first) zeros."""
-    return known_levels(spread(times))
-
-
 def known_levels(values: Mapping[str, float]) -> Percentiles:
-    """The same of levels that are there; zeros for those that are not."""
+    """Mean and percentiles of times; zeros of none: an answer of one token has no time after its first."""
     names = ("mean", "p50", "p90", "p95", "p99")
     return Percentiles(**{name: values.get(name, 0.0) for name in names})
 

@@ -49,7 +49,7 @@ class Replica:
     """State of one replica; `event` takes it to its next event.
 
     Where others decide what comes next, the event has two halves: `begin` lets requests in and does a step
-    with prompts; where nothing but decode steps follow, `decode_end_s` tells when they end, and `decode`
+    with prompts; where nothing but decode steps follow, `plan` tells when they end, and `decode`
     does them, up to a request that comes before.
     """
 

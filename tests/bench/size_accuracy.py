@@ -91,9 +91,8 @@ def main() -> None:
     cases = sized_cases([Path(name) for name in sys.argv[1:]])
     for one in cases:
         words = " ".join(str(value) for _, value in one.asked if value is not None)
-        print(
-            f"{one.ours / one.measured - 1.0:+.0%} {one.ours:,.0f} for {one.measured:,.0f}: {one.name}: {words}"
-        )
+        gap = f"{one.ours / one.measured - 1.0:+.0%}"
+        print(f"{gap} {one.ours:,.0f} for {one.measured:,.0f}: {one.name}: {words}")
     near = sum(abs(one.ours / one.measured - 1.0) <= 0.25 for one in cases)
     print(f"{near} of {len(cases)} within 25 % of the most that was measured")
 

@@ -249,8 +249,8 @@ TYPED = (
 def _words(text: str) -> object:
     """Texts of sessions, tiers and autoscalers."""
     from foretell.errors import BadInput
-    from foretell.serving.requests.autoscaler import read_autoscale
     from foretell.serving.requests.prefixes import read_tiers
+    from foretell.serving.requests.routing import read_autoscale
     from foretell.serving.requests.sessions import read_sessions
 
     found, wrong = [], []

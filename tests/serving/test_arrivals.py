@@ -12,8 +12,8 @@ from foretell.catalog.engines import profiles
 from foretell.serving.arrivals import Stream, nearer, queue_s, with_rate
 from foretell.serving.benchmark import simulated
 from foretell.serving.memory import memory_of
-from foretell.serving.requests.levels import latencies_ms
 from foretell.serving.simulated_fleet import able_per_s
+from foretell.serving.simulation import latencies_ms
 from foretell.serving.steady import met_together
 from foretell.serving.steps import StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic

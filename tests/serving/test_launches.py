@@ -10,7 +10,7 @@ from foretell.serving.formats import narrow_dense
 from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.launches import SCAN, launches_of
 from foretell.serving.memory import memory_of, weight_bytes
-from foretell.serving.percentiles import first_token_s
+from foretell.serving.service_numbers import first_token_s
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment, Traffic

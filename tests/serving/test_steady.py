@@ -11,7 +11,9 @@ from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
 from foretell.serving.arrivals import Stream, with_rate
 from foretell.serving.memory import memory_of
-from foretell.serving.percentiles import (
+from foretell.serving.requests.run import play
+from foretell.serving.serve import ServeQuestion
+from foretell.serving.service_numbers import (
     LEVELS,
     first_token_s,
     latency_levels_s,
@@ -19,10 +21,8 @@ from foretell.serving.percentiles import (
     percentiles_ms,
     token_s,
 )
-from foretell.serving.requests.levels import levels
-from foretell.serving.requests.run import play
-from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated_fleet import Play, fleet_of, requests_of, with_lengths
+from foretell.serving.simulation import levels
 from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times

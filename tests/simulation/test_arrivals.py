@@ -14,9 +14,9 @@ from foretell.serving.requests.arrivals import (
     Lengths,
     draw_requests,
 )
-from foretell.serving.requests.levels import levels
 from foretell.serving.requests.records import RequestOutcomes, Series
 from foretell.serving.requests.traces import read_trace
+from foretell.serving.simulation import levels
 from foretell.specs.service import SHAPES
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.serving.requests.autoscaler import Autoscaler, AutoscaleRule, read_autoscale
 from foretell.serving.requests.prefixes import BlockCache, read_tiers
-from foretell.serving.requests.records import KvTier, Requests
+from foretell.serving.requests.records import AutoscaleRule, KvTier, Requests
+from foretell.serving.requests.routing import Autoscaler, read_autoscale
 from foretell.serving.requests.sessions import Sessions, read_sessions, session_requests
 from foretell.serving.requests.traces import read_trace
 

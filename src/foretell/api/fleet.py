@@ -35,7 +35,7 @@ TRIES = 8
 """Numbers of replicas that are simulated for one group at most."""
 OWN = ("fleet", "available", "share", "simulate")
 """Fields of the question that are the fleet's, and no model's."""
-NOT_THERE = {"top", "measured", "simulate", "progress", "requests"} | {
+NOT_THERE = {"top", "measured", "simulate", "progress", "requests", "warmup"} | {
     field.name for field in fields_of(RequestSource)
 }
 """Fields of `size` that a model of a fleet does not have."""

@@ -23,7 +23,6 @@ all places are taken the state is that of the loop that answers as many (serving
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.engine_options import look_steps, prompt_wait
@@ -40,9 +39,8 @@ from foretell.serving.steady import (
     way_s,
 )
 from foretell.serving.steps import StepTimes
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Traffic
-
-Array = NDArray[np.float64]
 
 FULL = 4.0
 """Requests in flight over those that fit, where more come than can be answered."""

@@ -19,26 +19,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.disaggregation import loop_state
 from foretell.serving.engine_options import step_tokens
 from foretell.serving.memory import Memory, memory_of
-from foretell.serving.percentiles import latency_levels_s, percentiles_ms
 from foretell.serving.question import ServeQuestion
-from foretell.serving.requests.levels import latencies_ms, levels, spread
 from foretell.serving.requests.records import RequestOutcomes
 from foretell.serving.requests.run import play
 from foretell.serving.serve import pair_of
+from foretell.serving.service_numbers import latency_levels_s, percentiles_ms
 from foretell.serving.simulated_fleet import Play, fleet_of, requests_of, with_lengths
-from foretell.serving.simulation import known_levels
+from foretell.serving.simulation import known_levels, latencies_ms, levels, spread
 from foretell.serving.steady import SteadyState
 from foretell.serving.steps import StepTimes
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.service import BenchmarkFigures, Percentiles, ServiceEstimate
-
-Array = NDArray[np.float64]
 
 WAVES = 10.0
 """Requests over concurrency where their number is not given: what public benchmarks send."""
@@ -124,8 +121,6 @@ def benchmark_figures(
         duration_s=float(wave.requests) * answer / rate,
     )
 
-
-Mask = NDArray[np.bool_]
 
 MANY = 2000
 """Requests that are simulated of a steady service, behind those of its beginning."""

@@ -10,13 +10,11 @@ from bisect import bisect_right
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.steps import StepTimes
 from foretell.serving.table_points import CONTEXTS
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 FEW = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 """Prompts of a step."""

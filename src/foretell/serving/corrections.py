@@ -3,16 +3,14 @@
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.serving.memory import Memory, memory_of
 from foretell.serving.serve import ServeQuestion, state_of
 from foretell.serving.steady import steady
 from foretell.serving.steps import StepTimes, step_times
+from foretell.specs.arrays import Array
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.system import System
-
-Array = NDArray[np.float64]
 
 STEP, STEP_OF_CACHE = 0.05, 0.25
 """Half-width of the differences of logarithms that slopes are taken from; a cache holds whole requests."""

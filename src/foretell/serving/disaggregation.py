@@ -20,7 +20,6 @@ rest of c / X is a queue before the first token. All of it broadcasts over concu
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.arrivals import HIGHEST, queue_s
@@ -28,12 +27,11 @@ from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import Memory, kv_bytes
 from foretell.serving.steady import UNEVENLY, Loop, SteadyState, loop_of, way_s
 from foretell.serving.steps import StepTimes
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System, Tier
-
-Array = NDArray[np.float64]
 
 HALVINGS = 40
 """Rounds in which the number of decoding sequences is found."""

@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.acceptance import acceptance_curve, read_speculative
 from foretell.catalog.engines import IN_TURN_S
 from foretell.sharding.lora import has_adapter
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
@@ -27,8 +27,6 @@ from foretell.workload.graph import Tokens
 from foretell.workload.layer import layer_graph
 from foretell.workload.ops import Gemm
 from foretell.workload.roles import OpRole, Region
-
-Array = NDArray[np.float64]
 
 HOST_BYTES_PER_S = 50e9
 """Between chip and host, one way: PCIe 5 x16 as copies reach it."""

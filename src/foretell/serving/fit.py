@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.engines import profile, release_of_profile
 from foretell.catalog.model_names import model_entries
@@ -31,6 +30,7 @@ from foretell.serving.memory import (
     sequences_that_fit,
 )
 from foretell.serving.step_costs import kinds_of
+from foretell.specs.arrays import Array
 from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import Deployment, Format
 from foretell.specs.deployment_text import deployment_text
@@ -38,8 +38,6 @@ from foretell.specs.engine import EngineProfile, EngineRelease
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Model
 from foretell.specs.system import System
-
-Array = NDArray[np.float64]
 
 ALIKE = 1.25
 """Layers of the most frequent kind over those of the rarest below which a group takes the former."""

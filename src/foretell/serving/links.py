@@ -3,7 +3,6 @@
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.collectives import Group, send_s
 from foretell.network.library import prepare
@@ -13,12 +12,11 @@ from foretell.network.placement import over_systems, tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import Network, System, system_count
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.disaggregation import (
@@ -26,12 +25,11 @@ from foretell.serving.sizing_records import Instance, PrefillPlace, ServiceTarge
 from foretell.serving.steady import loop_of, steady, way_s
 from foretell.serving.steps import StepTimes, step_times
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
-
-Array = NDArray[np.float64]
 
 BATCHES = np.unique(np.rint(2.0 ** np.arange(0.0, 11.01, 0.25)))
 """Sequences at once at which an instance is looked at."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.boot_memory import (
@@ -32,6 +31,7 @@ from foretell.serving.step_ops import is_routed
 from foretell.serving.wide_experts import slots_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
@@ -43,8 +43,6 @@ from foretell.workload.graph import Tokens
 from foretell.workload.layer import layer_graph
 from foretell.workload.ops import Gemm
 from foretell.workload.roles import OpRole
-
-Array = NDArray[np.float64]
 
 STATE_BYTES = 2.0
 """Bytes of one element of a recurrence's state: 16 bits, as engines keep it by default."""

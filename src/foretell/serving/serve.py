@@ -13,7 +13,7 @@ Read this file to know where everything is:
     serving/arrivals.py      the same of requests that come by chance
     serving/disaggregation.py  the same of both, prefill and decode on instances of their own
     serving/service_numbers.py  latencies, rates, money and energy of it
-      serving/percentiles.py   how latencies differ from request to request
+      serving/service_numbers.py   how latencies differ from request to request
     serving/static.py        static batches, and endless queues
     serving/benchmark.py     the same service as a benchmark that begins all at once measures it
     serving/layouts.py       the layouts that a number of chips allows
@@ -26,7 +26,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem, wrong
 from foretell.serving.arrivals import Stream, with_rate
@@ -57,8 +56,6 @@ from foretell.specs._base import Num
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.service import Interval, ServiceEstimate
 from foretell.units import format as show
-
-Array = NDArray[np.float64]
 
 OVERLOAD = 1.02
 """Arrivals over what an instance can answer from which its queue grows without end."""

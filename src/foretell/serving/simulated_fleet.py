@@ -28,9 +28,15 @@ from foretell.serving.engine_options import (
 )
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
-from foretell.serving.requests.autoscaler import AutoscaleRule
 from foretell.serving.requests.prefixes import TierGiven
-from foretell.serving.requests.records import EngineRules, Fleet, Preemption, Requests, Routing
+from foretell.serving.requests.records import (
+    AutoscaleRule,
+    EngineRules,
+    Fleet,
+    Preemption,
+    Requests,
+    Routing,
+)
 from foretell.serving.requests.sessions import Sessions, session_requests
 from foretell.serving.serve import ServeQuestion, check_prefill, pair_of, state_of
 from foretell.serving.steady import loop_of, steady

@@ -8,9 +8,9 @@ from typing import Any
 from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.inputs.question import collect
 from foretell.serving.requests.arrivals import KINDS, read_lengths
-from foretell.serving.requests.autoscaler import read_autoscale
 from foretell.serving.requests.prefixes import read_tiers
 from foretell.serving.requests.records import Requests
+from foretell.serving.requests.routing import read_autoscale
 from foretell.serving.requests.sessions import read_sessions
 from foretell.serving.requests.traces import read_trace
 from foretell.serving.serve import ServeQuestion

@@ -13,12 +13,11 @@ from typing import Literal
 
 from foretell.records import dataclass
 from foretell.serving.memory import memory_of
-from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import Fleet, Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated_fleet import Play, clock_of, requests_of, rules_of, with_lengths
-from foretell.serving.simulation import is_unstable
+from foretell.serving.simulation import ServiceLevels, is_unstable, levels
 from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.service import LengthForm

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Problem, wrong
 from foretell.inputs.question import collect
@@ -20,11 +19,10 @@ from foretell.serving.steady import SteadyState
 from foretell.serving.steps import StepTimes
 from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.units import parse
-
-Array = NDArray[np.float64]
 
 TUNED_BATCH = 4096
 """Most sequences at once that TensorRT-LLM's own benchmark sets where the cache holds as many

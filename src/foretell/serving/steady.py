@@ -24,7 +24,6 @@ own, so that the decoding waits for all of t_m. All of it broadcasts over concur
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.engine_options import batch_limit, look_steps, prompt_wait, step_tokens
@@ -33,10 +32,9 @@ from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepTimes
 from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
-
-Array = NDArray[np.float64]
 
 ROUNDS = 30
 """Most rounds of the fixed point between prompts of a step and the rate of requests."""

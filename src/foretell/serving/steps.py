@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
@@ -30,14 +29,12 @@ from foretell.serving.table_points import WHOLE, TablePoints, axis_of, read
 from foretell.serving.tables import ServingTables, tables_of
 from foretell.serving.wide_experts import OVERLAP, WideExperts, halved, wide_experts
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.corrections import AS_PREDICTED
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
 from foretell.specs.system import System, first_chip
-
-Array = NDArray[np.float64]
-
 
 Reader = Callable[[Array], Array]
 """A table to what it says of a load."""

@@ -37,12 +37,10 @@ from foretell.serving.table_points import (
 )
 from foretell.serving.tables import UNEVEN
 from foretell.serving.wide_experts import WideExperts, halved, wide_experts
+from foretell.specs.arrays import Array, Index
 from foretell.specs.deployment import Deployment
 from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system import one_system, system_count, take_systems
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 TOGETHER = 1024
 """Systems that are evaluated together: large enough to amortise calls, small enough for the cache."""

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 TOKENS = np.unique(
     np.rint(

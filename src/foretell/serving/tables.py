@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.formats import narrow_dense
@@ -33,6 +32,7 @@ from foretell.serving.step_costs import (
 )
 from foretell.serving.table_points import WHOLE, TablePoints
 from foretell.serving.wide_experts import wide_experts
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
@@ -41,9 +41,6 @@ from foretell.specs.model import Model, Stack
 from foretell.specs.system import System, system_count
 from foretell.workload.graph import Tokens
 from foretell.workload.layer import layer_graph
-
-Array = NDArray[np.float64]
-
 
 UNEVEN = 0.75
 """Of its answer what a sequence of a running batch counts as having in the cache. Sequences are anywhere

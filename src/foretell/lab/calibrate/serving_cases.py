@@ -32,8 +32,8 @@ from foretell.serving.benchmark import (
 from foretell.serving.disaggregation import PrefillPool
 from foretell.serving.formats import mixture_of
 from foretell.serving.memory import memory_of
-from foretell.serving.percentiles import first_token_s
 from foretell.serving.serve import ServeQuestion, state_of
+from foretell.serving.service_numbers import first_token_s
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile

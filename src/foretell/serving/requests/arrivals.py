@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import bad_input, nearest_name
 from foretell.interop.user_files import user_file, user_text
@@ -19,10 +18,10 @@ from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import conversations, turns_of
 from foretell.serving.requests.traces import NAMES
+from foretell.specs.arrays import Array
 from foretell.specs.service import SHAPES, LengthForm, LengthShape
 from foretell.units import SMALLEST, as_number
 
-Array = NDArray[np.float64]
 Kind = Literal["closed", "poisson", "gamma", "burst"]
 KINDS: tuple[Kind, ...] = ("closed", "poisson", "gamma", "burst")
 LOGNORMAL_SIGMA = 1.0

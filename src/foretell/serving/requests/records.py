@@ -8,15 +8,40 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.requests.autoscaler import AutoscaleRule, ScaledPool
+from foretell.specs.arrays import Array
 
-Array = NDArray[np.float64]
 Policy = Literal["mixed", "prefill-first"]
 """mixed: prompts join the decode step; prefill-first: they have a step of their own."""
 Preemption = Literal["recompute", "swap"]
 """What becomes of the cache of a sequence that must leave: computed again, or moved to the host and back."""
 Routing = Literal["round-robin", "least-loaded", "prefix-aware", "sticky"]
 """How requests are dealt to replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscaleRule:
+    """When replicas are started and stopped."""
+
+    least: int = 1
+    """Replicas that always run."""
+    most: int = 0
+    """Replicas at most; 0: as many as the chips allow."""
+    start_s: float = 120.0
+    """From the decision to the first request: a node, the image, the weights, graphs."""
+    period_s: float = 60.0
+    """Seconds over which arrivals are counted, and after which the number is looked at again."""
+    target: float = 0.7
+    """Share of what a replica can answer that it is meant to have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledPool:
+    """What became of replicas that were started and stopped."""
+
+    replica_seconds: float
+    """Replica-seconds paid for."""
+    running: tuple[tuple[float, int], ...]
+    """(when, replicas that run or start)."""
 
 
 class Clock(Protocol):

@@ -8,10 +8,9 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from foretell.errors import BadInput, wrong
-from foretell.serving.requests.autoscaler import Autoscaler
 from foretell.serving.requests.records import Clock, Fleet, RequestOutcomes, Requests, Series
 from foretell.serving.requests.replica import Replica
-from foretell.serving.requests.routing import Router
+from foretell.serving.requests.routing import Autoscaler, Router
 
 EVERY = 4096
 """Answers between two calls of a progress bar."""

@@ -7,10 +7,11 @@ A rule is a value, or the keys of a config that hold it, with the default of the
 - `["num_key_value_heads", 8]`: the last is the value of an absent key, and the model's assumptions say so;
 - `{ keys, default, quiet, why, low, in }`: the same at length. `quiet`: the assumptions are silent, since the
   key's absence is the family's way to say it; `in`: the keys are those of a table within the config;
-- `{ of, times, keys }`: a number of the row, or a multiple of it, where none of the keys is there;
+- `{ of, times, over, keys }`: a number of the row, a multiple or a part, where none of the keys is there;
 - `{ if, then, else }`, `{ any }`, `{ given }`, `{ is, keys, default }`: by a flag (a rule, or the name of one
   in the row), by whether one of several holds, one of some keys is there, a word is this one;
-- `{ same }`, `{ sum }`: what another rule of the row says; several rules together.
+- `{ same }`, `{ sum }`, `{ length }`: what another rule of the row says, several rules together, how many
+  entries a list has.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.config import LARGEST, Config
 from foretell.interop.package_tables import packaged_table
 
 
@@ -71,6 +72,11 @@ class Row:
             return rule
         if "if" in rule:
             return self.value(rule["then" if self.holds(rule["if"]) else "else"], low)
+        if "length" in rule:
+            least = rule.get("default", 0)
+            if least and isinstance(self.config.raw(rule["length"]), int):
+                return least
+            return max(len(self.config.wholes(rule["length"], low=-LARGEST) or ()), least)
         if "sum" in rule:
             return sum(self.value(one, 0) for one in rule["sum"])
         if "any" in rule:
@@ -81,12 +87,13 @@ class Row:
             return self.value(self.rules[rule["same"]], low)
         if "is" in rule:
             given = self.config.raw(rule["keys"][0])
-            found = self._read(rule, rule["default"], low) if given is None else given
-            return bool(found == rule["is"])
+            if isinstance(given, bool):  # a word of several, or one flag for all of them
+                return given == rule["is"]
+            return bool(self._read(rule, rule["default"], low) == rule["is"])
         default = rule.get("default")
         if "of" in rule:
-            times = self.value(rule.get("times", 1), 0)
-            default = round(self.whole(rule["of"]) * times)
+            times, over = self.value(rule.get("times", 1), 0), self.value(rule.get("over", 1))
+            default = round(self.whole(rule["of"]) * times / over)
             if "keys" not in rule:
                 return default
         return self._read(rule, default, rule.get("low", low))

@@ -1,13 +1,16 @@
-"""Vision and audio towers with their projectors, as weight counts.
+"""Vision and audio towers with their projectors, as weight counts: rows of towers.toml, and four computed.
 
-Every formula follows the released module of its family; the tests compare them with the library's own
-modules. What the time of a tower depends on is in `tower_shapes.py`.
+What the time of a tower depends on is in `tower_shapes.py`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.rows import Row
+from foretell.interop.package_tables import packaged_table
 from foretell.records import dataclass
 
 WHY = "the tower's usual size"
@@ -34,19 +37,18 @@ class Form:
     """Norms with a weight and a shift, or (RMS) a weight alone."""
 
 
-PLAIN = Form()
-BARE = Form(qkv_bias=False, out_bias=False, mlp_bias=False, gated=True, layer_norm=False)
-"""No biases, a gate, RMS norms."""
-
-
-def block(hidden: int, inner: int, form: Form = PLAIN, attention: int | None = None) -> int:
+def block(
+    hidden: int, inner: int, form: Form, attention: int | None = None, shared: int | None = None
+) -> int:
     """One encoder layer: q, k, v and output maps, feed-forward part, two norms.
 
-    `attention` is the width of the queries where it differs from the hidden width.
+    `attention` is the width of the queries where it is not the hidden width, `shared` that of keys and values
+    where it is not the queries'.
     """
     width = hidden if attention is None else attention
     return (
-        3 * linear(hidden, width, bias=form.qkv_bias)
+        linear(hidden, width, bias=form.qkv_bias)
+        + 2 * linear(hidden, width if shared is None else shared, bias=form.qkv_bias)
         + linear(width, hidden, bias=form.out_bias)
         + (2 if form.gated else 1) * linear(hidden, inner, bias=form.mlp_bias)
         + linear(inner, hidden, bias=form.mlp_bias)
@@ -71,144 +73,73 @@ def patches(config: Config) -> int:
     return across * across
 
 
-def channels(config: Config) -> int:
-    """Colours of a pixel."""
-    return config.get("num_channels", 3, None, "in_channels", "in_chans", low=1)
+@lru_cache(maxsize=1)
+def table() -> dict[str, Any]:
+    """The rows of towers and projectors."""
+    return packaged_table(Path(__file__).with_name("towers.toml"))
 
 
-def pixels(part: Config, hidden: int, *, bias: bool) -> int:
-    """The map of a patch's pixels."""
-    return linear(channels(part) * side(part, "patch_size") ** 2, hidden, bias=bias)
+def tower_weights(config: Config, part: Config, tower: str | Mapping[str, str], text: int) -> int:
+    """The weights of a tower and its projector: a word for both, or an encoder where the tower does not name
+    its own and a projector."""
+    if isinstance(tower, str) and tower in COMPUTED:
+        return COMPUTED[tower](config, part, text)
+    if isinstance(tower, str):
+        name, behind = tower, tower
+    else:
+        names = table()["names"]
+        name = names[part.choice("model_type", tuple(names), tower["encoder"])]
+        behind = tower["projector"]
+    row = Row(part, {**table()["defaults"], **table()["towers"][name]}, WHY)
+    row.known["text"] = text
+    total = encoder_weights(row)
+    projector = table()["projectors"].get(behind)
+    if projector is None:
+        return total
+    other = Row(config, {**table()["defaults"], **projector}, WHY)
+    other.known = {"text": text, "hidden": row.whole("hidden")}
+    if behind == name:
+        other.known["merge"] = row.whole("merge")
+    if any("inner" in one for one in projector["maps"]):
+        other.known["inner"] = row.whole("inner")
+    return total + counted(other)
 
 
-def encoder(vision: Config, *, bias: bool, token: int, norms: int, each: int | None = None) -> int:
-    """Patches, positions, layers, `norms` vectors of the hidden width; with a class token or without."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    layer = block(h, inner) if each is None else each
-    tables = (patches(vision) + 2 * token) * h
-    return pixels(vision, h, bias=bias) + tables + vision.layers() * layer + norms * h
-
-
-def siglip(vision: Config) -> int:
-    """SigLIP: a pooling head behind the layers unless `vision_use_head` is false."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    pool = linear(h, 3 * h, bias=True) + linear(h, h, bias=True) + h + 2 * h
-    pool += linear(h, inner, bias=True) + linear(inner, h, bias=True)
-    return idefics(vision) + (pool if vision.flag("vision_use_head", default=True) else 0)
-
-
-def idefics(vision: Config) -> int:
-    """The SigLIP of Idefics-3 and SmolVLM: no pooling head."""
-    return encoder(vision, bias=True, token=0, norms=2)
-
-
-def clip(vision: Config) -> int:
-    """CLIP: class token, patches without a bias, norms before and after the layers."""
-    return encoder(vision, bias=False, token=1, norms=4)
-
-
-def pixtral(vision: Config) -> int:
-    """Pixtral: gated layers without biases, RMS norms, rotary positions."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    return pixels(vision, h, bias=False) + h + vision.layers() * block(h, inner, BARE)
-
-
-def internvit(vision: Config) -> int:
-    """InternViT: class token, layers with two learned scales each; normalised queries and keys and RMS
-    norms in the 6B one. The second names are those of its own code."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    own = vision.has("qkv_bias")
-    biased = vision.flag("qkv_bias" if own else "attention_bias", default=False)
-    rms = vision.text("norm_type", "layer_norm") == "rms_norm"
-    each = block(h, inner, Form(qkv_bias=biased, layer_norm=not rms)) + 2 * h
-    if vision.flag("qk_normalization" if own else "use_qk_norm", default=False):
-        each += 2 * h
-    norms = 0 if vision.flag("use_mean_pooling", default=True) else 2
-    return encoder(vision, bias=True, token=1, norms=norms, each=each)
-
-
-def whisper(audio: Config) -> int:
-    """Whisper's encoder: two convolutions over the spectrum, positions, layers whose keys have no
-    bias, final norm."""
-    h = audio.need("d_model", "hidden_size")
-    inner = audio.need("encoder_ffn_dim", "intermediate_size")
-    depth = audio.layers("num_hidden_layers", key="encoder_layers")
-    mel = audio.get("num_mel_bins", 128, WHY, low=1)
-    total = linear(3 * mel, h, bias=True) + linear(3 * h, h, bias=True)
-    total += audio.get("max_source_positions", 1500, WHY, low=1) * h
-    return total + depth * (block(h, inner) - h) + 2 * h
-
-
-def qwen2_vl(config: Config, vision: Config, text: int) -> int:
-    """Qwen2-VL: patches of two frames without a bias, layers of `embed_dim`, merger to the text."""
-    h = vision.get("embed_dim", 1280, WHY, low=1)
-    out = vision.need("hidden_size")
-    inner = round(h * vision.number("mlp_ratio", 4.0, WHY))
-    depth = vision.get("depth", 32, WHY, low=1)
-    merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
-    total = _two_frames(vision, h, 14) + depth * block(h, inner)
-    total += 2 * h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
-    return total
-
-
-def qwen2_5_vl(config: Config, vision: Config, text: int) -> int:
-    """Qwen2.5-VL: gated layers with biases and RMS norms, windows, merger to the text."""
-    h = vision.get("hidden_size", 1280, WHY, low=1)
-    inner = vision.get("intermediate_size", 3420, WHY, low=1)
-    out = vision.need("out_hidden_size")
-    depth = vision.get("depth", 32, WHY, low=1)
-    merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
-    heads = vision.get("num_heads", 16, low=1)
-    shared = h - h // heads * vision.get("num_key_value_heads", heads, low=1)  # EXAONE-4.5
-    each = block(h, inner, Form(gated=True, layer_norm=False)) - 2 * shared * (h + 1)
-    total = _two_frames(vision, h, 14) + depth * each
-    total += h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
-    return total
-
-
-def qwen3_vl(config: Config, vision: Config, text: int) -> int:
-    """Qwen3-VL and Qwen3.5: positions, one merger for the output (its norm before the merge)
-    and one for each deep-stack layer (its norm after it)."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    out = vision.need("out_hidden_size")
-    merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
-    deep = vision.wholes("deepstack_visual_indexes")
-    maps = linear(merged, merged, bias=True) + linear(merged, out, bias=True)
-    total = _two_frames(vision, h, 16) + h  # this generation's patch map has a bias
-    total += vision.need("num_position_embeddings") * h + vision.layers(key="depth") * block(
-        h, inner
+def encoder_weights(row: Row) -> int:
+    """Layers, maps and vectors of a tower."""
+    part, rules = row.config, row.rules
+    if any("pixels" in one for one in rules["maps"]):
+        patch = side(part, "patch_size", rules.get("patch"))
+        row.known["pixels"] = row.whole("channels") * row.whole("frames") * patch * patch
+    if "square" in rules:
+        row.known["patches"] = patches(part)
+    first, *others = rules["depth"]
+    given = all(isinstance(key, str) for key in others)
+    depth = part.layers(*others, key=first) if given else row.whole("depth")
+    form = Form(
+        qkv_bias=row.flag("qkv_bias"),
+        out_bias=row.flag("out_bias"),
+        mlp_bias=row.flag("mlp_bias"),
+        gated=row.flag("gated"),
+        layer_norm=not row.flag("rms"),
     )
-    total += maps + 2 * h + len(deep or ()) * (maps + 2 * merged)
+    sizes = (row.whole(name) for name in ("attention", "shared"))
+    each = block(row.whole("hidden"), row.whole("inner"), form, *sizes)
+    each += counted(row.within({"maps": (), "vectors": rules.get("layer", ())}))
+    return depth * each + counted(row)
+
+
+def counted(row: Row) -> int:
+    """Weights of the maps and vectors of a row."""
+    total = 0
+    for inputs, outputs, *more in row.rules.get("maps", ()):
+        biased = bool(row.value(more[0])) if more else False
+        many = int(row.value(more[1], 0)) if more[1:] else 1
+        if many:
+            total += many * linear(row.whole(inputs), row.whole(outputs), bias=biased)
+    for width, many in row.rules.get("vectors", ()):
+        total += int(row.value(many, 0)) * row.whole(width)
     return total
-
-
-def _two_frames(vision: Config, hidden: int, patch_default: int) -> int:
-    """Weights of the patch map of the Qwen-VL families, without its bias."""
-    patch = side(vision, "patch_size", patch_default)
-    frames = vision.get("temporal_patch_size", 2, WHY, low=1)
-    return channels(vision) * frames * patch * patch * hidden
-
-
-def glm4v(config: Config, vision: Config, text: int) -> int:
-    """GLM-4.1V to 4.6V: gated layers of the text's width inside, RMS norms, a strided convolution to
-    the text's width and a gated merger behind it."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    out = vision.need("out_hidden_size")
-    merge = vision.get("spatial_merge_size", 2, WHY, low=1)
-    biased = vision.flag("attention_bias", default=False)
-    each = block(h, out, replace(BARE, qkv_bias=biased))
-    total = _two_frames(vision, h, 14) + h + patches(vision) * h + vision.layers(key="depth") * each
-    total += 2 * h + linear(merge * merge * h, out, bias=True)
-    return total + out * out + 2 * out + 3 * out * inner
-
-
-def llama4(config: Config, vision: Config, text: int) -> int:
-    """Llama-4: CLIP's form, pixel-shuffle adapter and projector."""
-    ratio = vision.number("pixel_shuffle_ratio", 0.5, WHY, low=1e-3)
-    shuffled = round(vision.need("hidden_size") / ratio**2)
-    out, middle = vision.need("projector_output_dim"), vision.need("projector_input_dim")
-    total = clip(vision) + linear(shuffled, middle) + linear(middle, out)
-    return total + linear(vision.need("vision_output_dim"), text)
 
 
 def moonvit(config: Config, vision: Config, text: int) -> int:
@@ -281,20 +212,6 @@ def mllama(config: Config, vision: Config, text: int) -> int:
     return total
 
 
-def step(config: Config, vision: Config, text: int) -> int:
-    """Step-3.x: learned positions beside rotary ones, scaled layers, two strided convolutions that
-    double the width, one projection."""
-    h = vision.need("width", "hidden_size")
-    inner = int(h * vision.number("mlp_ratio", 8960 / 1536, WHY))
-    patch = side(vision, "patch_size")
-    total = linear(3 * patch * patch, h) + patches(vision) * h + 2 * h
-    total += vision.layers("num_hidden_layers", key="layers") * (block(h, inner) + 2 * h)
-    total += linear(9 * h, 2 * h, bias=True) + linear(9 * 2 * h, 4 * h, bias=True)
-    biased = config.flag("projector_bias", default=False)
-    total += linear(4 * h, text, bias=biased)
-    return total
-
-
 def gemma4_audio(config: Config, audio: Config, text: int) -> int:
     """Gemma-4's conformer: two strided convolutions over 128 mel bins, layers of two half-step
     feed-forward parts, chunked attention with relative keys and a convolution, two projections."""
@@ -316,133 +233,10 @@ def gemma4_audio(config: Config, audio: Config, text: int) -> int:
     return total
 
 
-def minimax_m3(config: Config, vision: Config, text: int) -> int:
-    """MiniMax-M3: patches of two frames, a norm before the layers, two maps, two more over merged
-    patches."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    projector = config.get("projector_hidden_size", text, low=1)
-    merged = text * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
-    total = _two_frames(vision, h, 14) + 2 * h + vision.layers() * block(h, inner)
-    total += linear(h, projector, bias=True) + linear(projector, text, bias=True)
-    total += linear(merged, projector, bias=True) + linear(projector, text, bias=True)
-    return total
-
-
-def two_maps(config: Config, tower: Config, text: int) -> int:
-    """tower -> text -> text."""
-    biased = config.flag("multimodal_projector_bias", default=True)
-    chosen = config.raw("vision_feature_layer")
-    read = len(chosen) if isinstance(chosen, list) else 1
-    wide = tower.need("hidden_size") * max(read, 1)
-    return linear(wide, text, bias=biased) + linear(text, text, bias=biased)
-
-
-def newline(config: Config, tower: Config, text: int) -> int:
-    """Two maps and a learned line break."""
-    return two_maps(config, tower, text) + text
-
-
-def one_map(config: Config, tower: Config, text: int) -> int:
-    """tower -> text with a bias."""
-    return linear(tower.need("hidden_size", "d_model"), text, bias=True)
-
-
-def projector_gemma3(config: Config, tower: Config, text: int) -> int:
-    """Gemma-3: a norm of the tower's width and one map without a bias."""
-    wide = tower.need("hidden_size")
-    return wide + linear(wide, text)
-
-
-def projector_mistral3(config: Config, tower: Config, text: int) -> int:
-    """Mistral-Small-3: a norm, neighbouring patches merged into one, two maps."""
-    wide = tower.need("hidden_size")
-    patches = config.get("spatial_merge_size", 2, WHY, low=1) ** 2
-    biased = config.flag("multimodal_projector_bias", default=False)
-    maps = linear(wide, text, bias=biased) + linear(text, text, bias=biased)
-    return wide + linear(wide * patches, wide) + maps
-
-
-def projector_internvl(config: Config, tower: Config, text: int) -> int:
-    """InternVL: pixels shuffled into channels, a layer norm of that width, two maps."""
-    ratio = config.number("downsample_ratio", 0.5, WHY, low=1e-3)
-    wide = tower.need("hidden_size") * round(1.0 / ratio) ** 2
-    return 2 * wide + linear(wide, text, bias=True) + linear(text, text, bias=True)
-
-
-def projector_idefics3(config: Config, tower: Config, text: int) -> int:
-    """Idefics-3: `scale_factor` squared patches side by side, one map without a bias."""
-    wide = tower.need("hidden_size") * config.get("scale_factor", 2, WHY, low=1) ** 2
-    return linear(wide, text)
-
-
-def projector_lfm2(config: Config, tower: Config, text: int) -> int:
-    """LFM2-VL: neighbouring patches merged, a layer norm, two maps over a width of their own."""
-    wide = tower.need("hidden_size") * config.get("downsample_factor", 2, WHY, low=1) ** 2
-    middle = config.get("projector_hidden_size", text, low=1)
-    biased = config.flag("projector_bias", default=True)
-    norm = 2 * wide if config.flag("projector_use_layernorm", default=True) else 0
-    return norm + linear(wide, middle, bias=biased) + linear(middle, text, bias=biased)
-
-
-def projector_cohere2(config: Config, tower: Config, text: int) -> int:
-    """Command-A Vision: neighbouring patches merged, a gated pair of maps."""
-    wide = tower.need("hidden_size") * config.get("downsample_factor", 2, WHY, low=1) ** 2
-    middle = config.get("alignment_intermediate_size", 36864, WHY, low=2)
-    return linear(wide, middle, bias=True) + linear(middle // 2, text, bias=True)
-
-
-def frames(config: Config, tower: Config, text: int) -> int:
-    """Voxtral: frames side by side to the inner width, two maps without biases."""
-    return linear(tower.need("intermediate_size"), text) + linear(text, text)
-
-
-ENCODERS: dict[str, Callable[[Config], int]] = {
-    "siglip_vision_model": siglip,
-    "siglip2_vision_model": siglip,
-    "clip_vision_model": clip,
-    "pixtral": pixtral,
-    "internvl_vision": internvit,
-    "intern_vit_6b": internvit,
-    "idefics3": idefics,
-    "idefics3_vision": idefics,
-    "smolvlm_vision": idefics,
-    "qwen2_audio_encoder": whisper,
-    "voxtral_encoder": whisper,
-}
-"""Towers without a projector, by their own `model_type`."""
-PROJECTORS: dict[str, Callable[[Config, Config, int], int]] = {
-    "one map": one_map,
-    "two maps": two_maps,
-    "two maps and a line break": newline,
-    "gemma3": projector_gemma3,
-    "mistral3": projector_mistral3,
-    "internvl": projector_internvl,
-    "idefics3": projector_idefics3,
-    "lfm2": projector_lfm2,
-    "cohere2": projector_cohere2,
-    "frames": frames,
-}
-"""Projectors between a tower and the text model: (whole config, tower's, text width) -> weights."""
-WHOLE: dict[str, Callable[[Config, Config, int], int]] = {
-    "qwen2_vl": qwen2_vl,
-    "qwen2_5_vl": qwen2_5_vl,
-    "qwen3_vl": qwen3_vl,
-    "glm4v": glm4v,
-    "llama4": llama4,
+COMPUTED: dict[str, Callable[[Config, Config, int], int]] = {
     "moonvit": moonvit,
     "gemma4": gemma4,
     "gemma4_audio": gemma4_audio,
     "mllama": mllama,
-    "step": step,
-    "minimax_m3": minimax_m3,
 }
-"""Towers with their projectors."""
-
-
-def tower_weights(config: Config, part: Config, tower: str | Mapping[str, str], text: int) -> int:
-    """The weights of a tower and its projector: a word of `WHOLE`, or an encoder where the tower does not
-    name its own and a projector."""
-    if isinstance(tower, str):
-        return WHOLE[tower](config, part, text)
-    kind = part.choice("model_type", tuple(ENCODERS), tower["encoder"])
-    return ENCODERS[kind](part) + PROJECTORS[tower["projector"]](config, part, text)
+"""Towers that are computed: (whole config, tower's, text width) -> weights, projector included."""

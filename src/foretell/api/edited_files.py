@@ -14,7 +14,7 @@ from foretell.api.launches import launch_text, read_launch
 from foretell.errors import ProblemsError
 from foretell.interop.arguments import parse_arguments
 from foretell.interop.edited_launch import changed_keys, edited_launch, flag_name, has_key
-from foretell.interop.launch import Launch, NamedFile, ToolArguments
+from foretell.interop.launch import TRAINING, Launch, NamedFile, ToolArguments
 from foretell.interop.named_files import files_beside
 from foretell.interop.plan_keys import plan_keys
 from foretell.interop.tool_tables import expand, table_of
@@ -23,8 +23,6 @@ from foretell.records import dataclass
 
 ELSEWHERE = ("zero_optimization.stage",)
 """Keys of files that a launch names and that are not its own."""
-COMPARED = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
-"""Families and tools whose writer says every key of a plan, and is compared."""
 CHUNK_LAYERS = "num_layers_per_virtual_pipeline_stage"
 """Megatron's layers of a virtual stage, which its writer gives as stages per rank."""
 
@@ -41,8 +39,8 @@ class EditedFile:
 
 def written_by(launch: Launch) -> str:
     """The tool whose writer says what a launch's own keys are compared by; empty: its table alone."""
-    family = table_of(launch.tool).family
-    return COMPARED.get(launch.tool, COMPARED.get(family, ""))
+    own = (launch.tool, table_of(launch.tool).family)
+    return next((one for one in own if one in TRAINING), "")
 
 
 def earlier_fields(launch: Launch) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from foretell.interop.edited_launch import has_block
 from foretell.interop.launch import Launch
 from foretell.interop.tool_tables import ToolTable, table_of
+from foretell.interop.training_write import written_keys
 from foretell.specs.plan import Plan
 from foretell.specs.plan_words import read_words
 
@@ -17,8 +18,6 @@ DEGREES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch")
 """Fields of a plan that a key says as its number."""
 SHARING, SAVING = {"fsdp", "zero_stage"}, {"checkpointing", "no_checkpointing"}
 """Fields of trainers on Hugging Face transformers, one of which shares states or recomputes."""
-STRATEGIES = {2: "shard_grad_op", 3: "full_shard"}
-"""FSDP's word for a stage."""
 
 
 def sayable(tool: str) -> tuple[str, ...]:
@@ -59,7 +58,7 @@ def plan_keys(launch: Launch, text: str, plan: Plan, global_batch: int) -> dict[
     table = table_of(launch.tool)
     said = {key for row in launch.values for key in row.key.split(", ")}
     if table.options.get("style") == "transformers":
-        fields = _transformers(table, launch, said, plan)
+        fields = _transformers(table, said, plan)
     else:
         fields = {name: f"{getattr(plan, name)}" for name in DEGREES if name in table.fields}
         stage = (
@@ -124,31 +123,20 @@ def _read(words: str) -> Mapping[str, object]:
     return read_words(words)[0] if words else {}
 
 
-def _transformers(table: ToolTable, launch: Launch, said: set[str], plan: Plan) -> dict[str, str]:
+def _transformers(table: ToolTable, said: set[str], plan: Plan) -> dict[str, str]:
     """Fields of trainers on Hugging Face transformers, which several keys decide together."""
-    on = plan.recompute != "none"
-    inner = said & {one for one in table.fields.get("inner_checkpointing", ()) if "." in one}
-    if inner and "gradient_checkpointing" not in said:
-        fields = {"inner_checkpointing": _truth(on)}
-    elif "no_checkpointing" in table.fields and table.defaults.get("checkpointing"):
-        fields = {"no_checkpointing": _truth(not on)}
-    else:
-        fields = {"checkpointing": _truth(on)}
-    if plan.framework.partition("@")[0] == "deepspeed":
-        return fields | {"zero_stage": f"{plan.zero}"}
-    if _stages(table):
-        return fields
-    if plan.zero not in STRATEGIES:
-        return fields | ({"sharding": "MULTI_GPU"} if launch.tool == "accelerate" else {})
-    word = STRATEGIES[plan.zero]
-    if said & {*table.fields.get("reshard", ())}:
-        return fields | {"reshard": _truth(plan.zero == 3)}
-    if launch.tool == "accelerate":
-        return fields | {"sharding": "FSDP", "fsdp_strategy": word.upper()}
-    if said & {*table.fields.get("fsdp_strategy", ())}:
-        return fields | {"fsdp_strategy": word.upper()}
-    return fields | {"fsdp": f"{word} auto_wrap"}
-
-
-def _truth(on: bool) -> str:
-    return "true" if on else "false"
+    stated = {name for name, keys in table.fields.items() if said & {*keys}}
+    inner = any("." in one for one in said & {*table.fields.get("inner_checkpointing", ())})
+    if not inner or "gradient_checkpointing" in said:
+        stated -= {"inner_checkpointing"}
+    on, names = plan.recompute != "none", bool(table.options.get("names_sharing"))
+    deepspeed = plan.framework.partition("@")[0] == "deepspeed"
+    values: dict[str, object] = {
+        **{f"said.{name}": name in stated for name in table.fields},
+        "has.no_checkpointing": "no_checkpointing" in table.fields
+        and table.defaults.get("checkpointing"),
+        "on": f"{on}".lower(), "off": f"{not on}".lower(), "zero": plan.zero,
+        "framework": plan.framework, "fsdp": not deepspeed and not _stages(table),
+        "option.names_sharing": names, "named": names or "fsdp_strategy" in stated,
+    }  # fmt: skip
+    return {key: f"{value}" for key, value in written_keys("_transformers", values).items()}

@@ -13,10 +13,13 @@ from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import TUNED, launch_of_step, prompt_room
-from foretell.interop.tool_fields import Translated, translate
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.rules import decide
+from foretell.interop.tool_fields import translate
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.whole_numbers import whole_number
 
+OVER = ("zero", "offload", "framework")
+"""Words that fields say over those that single keys and defaults stand for."""
 _POOL = re.compile(r"(?:[a-z]+[:.])?\(?(?:attn:)?((?:[dptce]\d+)+)", re.IGNORECASE)
 _DEGREE = re.compile(r"([dptce])(\d+)", re.IGNORECASE)
 _RANGE = re.compile(r"(\d+)\s*-\s*(\d+)|(\d+)")
@@ -57,7 +60,15 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     share = "" if fraction is None else f"memory_fraction={fraction:g}"
     rollout = (f"tp{_rollout_tp(keys, pools)}", share, _engine_words(keys))
     turns, steps = keys.whole("turns") or 1, keys.whole("steps", low=-1) or 0
-    copy = _reference(keys)
+    own = pools[-1][1] if pools else {}
+    degree = {
+        name: keys.whole(name, low=0) or own.get(mark)
+        for name, mark in (("tp", "t"), ("pp", "p"), ("cp", "c"), ("ep", "e"))
+    }
+    decided = decide(
+        keys, table_of("_policy").rules, {**degree, "pool_engine": pools[0][0] if pools else ""}
+    )
+    copy = bool(decided.known.get("reference"))
     step: dict[str, Any] = {
         "algorithm": method or kind or "grpo",
         "model": (keys.text("model") or "").rstrip("/") or None,
@@ -76,19 +87,19 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
         "offload": _offload(keys, table),
         "placement": "colocated" if pool is None else "async" if ahead else "split",
         "staleness": (ahead or None) if pool is not None else None,
-        "engine": _engine(keys, pools),
+        "engine": str(decided.known.get("engine_name", "")).lower() or None,
         "micro_tokens": tokens,
         "log_prob_mbs": _of_pass(keys, "log_prob", tokens),
         "reference_mbs": _of_pass(keys, "reference", tokens) if copy else None,
         "turns": turns if turns > 1 else None,
         "steps": steps if steps > 0 else None,
     }
-    own = pools[-1][1] if pools else {}
-    degree = {
-        name: keys.whole(name, low=0) or own.get(mark)
-        for name, mark in (("tp", "t"), ("pp", "p"), ("cp", "c"), ("ep", "e"))
-    }
-    more = _trainer(keys, told, degree)
+    keys.whole("zero_stage", low=0, high=3)
+    keys.whole("lora_rank", low=0)
+    over = {word: decided.words[word] for word in OVER if word in decided.words}
+    more = {"micro_batch": keys.whole("micro_batch") or 1, **decided.words, **told.plan, **over}
+    if (degree["cp"] or 1) == 1:
+        more.pop("cp_mode", None)
     every = keys.whole("micro_all")
     if every and not keys.said_as("micro_batch"):  # of all replicas together
         ranks = 1
@@ -233,12 +244,6 @@ def _rollout_tp(keys: Keys, pools: list[tuple[str, dict[str, int]]]) -> int:
     return keys.whole("rollout_tp") or (pools[0][1].get("t", 1) if pools else 1)
 
 
-def _engine(keys: Keys, pools: list[tuple[str, dict[str, int]]]) -> str | None:
-    """The engine that generates: vllm or sglang; another is what the framework's profile has."""
-    told = (keys.text("engine") or (pools[0][0] if pools else "") or "").lower()
-    return told if told in ("vllm", "sglang", "trtllm") else None
-
-
 def _engine_words(keys: Keys) -> str:
     """What an engine's section says beside its layout: graphs, sequences at once, formats of the weights."""
     words = ["no-graph"] if keys.flag("rollout_eager") else []
@@ -269,47 +274,7 @@ def _of_pass(keys: Keys, name: str, tokens: int | None) -> int | None:
     return None if filled else keys.whole(f"{name}_mbs")
 
 
-def _reference(keys: Keys) -> bool:
-    """Whether a frozen copy of the policy passes over the answers."""
-    flags = [keys.flag(name) for name in ("kl_loss", "kl_reward")]
-    weight = keys.number("kl_coef", low=-1e6)
-    if any(flags):
-        return True
-    if all(flag is None for flag in flags):
-        return weight != 0.0 if weight is not None else bool(keys.flag("reference_default"))
-    return bool(weight) and not any(flag is False for flag in flags)
-
-
 def _offload(keys: Keys, table: ToolTable) -> str | None:
     """What the trainer keeps on the host while the engine generates."""
     parts = [one for one in ("weights", "optimizer", "reference") if keys.flag(f"offload_{one}")]
     return "+".join(parts) or ("none" if table.options.get("offloads") else None)
-
-
-def _trainer(keys: Keys, told: Translated, degree: dict[str, int | None]) -> dict[str, object]:
-    """The trainer's plan beside its degrees."""
-    saved = keys.flag("checkpointing")
-    granularity = (keys.text("granularity") or "").lower()
-    more: dict[str, object] = {
-        "micro_batch": keys.whole("micro_batch") or 1,
-        "recompute": granularity
-        if granularity in ("full", "selective")
-        else "full"
-        if saved
-        else "none",
-        "lora": None if keys.flag("lora_use") is False else keys.whole("lora_rank", low=0) or None,
-        "sp": keys.flag("sp"),
-    }
-    stage = keys.whole("zero_stage", low=0, high=3)
-    more |= dict(told.plan)
-    if stage is not None:
-        more["zero"] = stage
-    if keys.flag("optimizer_host"):
-        more["offload"] = "optimizer"
-    if (degree.get("cp") or 1) == 1:
-        more.pop("cp_mode", None)
-    if told.keys.text("trainer_pool") or told.keys.text("allocation"):
-        text = (told.keys.text("trainer_pool") or told.keys.text("allocation") or "").lower()
-        if "megatron" in text or (degree.get("pp") or 1) > 1:
-            more |= {"zero": 1, "framework": "megatron-core"}
-    return more

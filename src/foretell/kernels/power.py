@@ -268,17 +268,14 @@ def sustain_ops(load: OpLoad, power: ChipPower, axis: int | None = 0) -> Sustain
     Ops along `axis` follow each other in one step and share a clock; with None every op is run alone, over
     and over. Loads of no seconds keep the nominal clock.
     """
-    numbers = power.coefficients
     seconds, share = np.asarray(load.seconds, float), np.asarray(load.clock_share, float)
-    core, memory = core_joules(load, numbers), memory_joules(load, numbers)
+    core, memory = core_joules(load, power.coefficients), memory_joules(load, power.coefficients)
     clocked = seconds * share
     shape = np.broadcast_shapes(seconds.shape, share.shape, core.shape, memory.shape)
     parts = [np.broadcast_to(part, shape) for part in (seconds - clocked, clocked, core, memory)]
     still_s, clocked_s, core_j, memory_j = (_total(part, axis) for part in parts)
-    spare = np.maximum(np.asarray(power.limit_watts - power.base_watts), 1e-9)
-    clock = _clock((still_s, clocked_s, core_j, memory_j), spare, numbers)
-    fall = np.maximum(clock, numbers.voltage_floor) ** numbers.clock_power
-    fall = np.where(clock < 1.0, fall, 1.0)
+    spare = _spare_watts(power)
+    clock, fall = clock_of(still_s, clocked_s, core_j, memory_j, power)
     step_s = still_s + clocked_s / clock
     spent = core_j * fall + memory_j
     # At the least clock a chip may still want too much: it then waits between kernels.
@@ -304,39 +301,38 @@ def _along(part: Array, axis: int | None) -> Array:
     return part if axis is None or part.ndim == 0 else np.expand_dims(part, axis)
 
 
-def _clock(
-    sums: tuple[Array, Array, Array, Array], spare: Array, numbers: PowerCoefficients
-) -> Array:
-    """The phi at which (limit - base) seconds(phi) = core v(phi) + memory, between the floor and 1.
+def _spare_watts(power: ChipPower) -> Array:
+    """Watts of the limit beyond the base."""
+    return np.asarray(np.maximum(power.limit_watts - power.base_watts, 1e-9))
+
+
+def clock_of(
+    still_s: Array, clocked_s: Array, core_j: Array, memory_j: Array, power: ChipPower
+) -> tuple[Array, Array]:
+    """Clock that steps hold, and the factor on the cores' joules there, from sums over each step.
+
+    The clock is the phi at which (limit - base) seconds(phi) = core v(phi) + memory, between the floor and 1.
 
     Newton on the difference of logarithms over ln(phi): it falls all the way, with slopes between 0 and
     -(1 + gamma), so that a few steps from 1 reach the root; more watts give a lower clock.
     """
-    still, clocked, core = sums[:3]
+    numbers, spare = power.coefficients, _spare_watts(power)
     # Steps without time or work keep their clock: neither logarithm below meets a zero.
-    still, memory = still + 1e-30, sums[3] + 1e-30
+    still, memory = still_s + 1e-30, memory_j + 1e-30
     low, floor = np.log(numbers.clock_floor), np.log(numbers.voltage_floor)
     x = np.zeros(())
     for _ in range(STEPS):
-        stretched = clocked * np.exp(-x)
+        stretched = clocked_s * np.exp(-x)
         falling = x > floor
-        spent = core * np.exp(numbers.clock_power * np.maximum(x, floor))
+        spent = core_j * np.exp(numbers.clock_power * np.maximum(x, floor))
         time, joules = still + stretched, spent + memory
         gap = np.log(spare * time / joules)
         slope = stretched / time + numbers.clock_power * falling * spent / joules
         before, x = x, np.minimum(np.maximum(x + gap / np.maximum(slope, 1e-6), low), 0.0)
         if (x == before).all():
             break
-    return np.asarray(np.exp(x), float)
-
-
-def clock_of(
-    still_s: Array, clocked_s: Array, core_j: Array, memory_j: Array, power: ChipPower
-) -> tuple[Array, Array]:
-    """Clock that steps hold, and the factor on the cores' joules there, from sums over each step."""
-    spare = np.maximum(np.asarray(power.limit_watts - power.base_watts), 1e-9)
-    clock = _clock((still_s, clocked_s, core_j, memory_j), spare, power.coefficients)
-    fall = np.maximum(clock, power.coefficients.voltage_floor) ** power.coefficients.clock_power
+    clock = np.asarray(np.exp(x), float)
+    fall = np.maximum(clock, numbers.voltage_floor) ** numbers.clock_power
     return clock, np.where(clock < 1.0, fall, 1.0)
 
 

@@ -21,6 +21,7 @@ from foretell.network.library_records import Kind, Library, LibraryCurve, Placed
 from foretell.network.library_shapes import MEASURED, direct_share, is_grid, ratios
 from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
+from foretell.network.topologies.base import Cost
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index
 from foretell.specs.corrections import AS_PREDICTED
@@ -148,12 +149,11 @@ def slower_by(kind: Num, counts: Array, system: System) -> Num:
 
 def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:
     """Seconds of one message between neighbours of a chain, averaged over the chain's hops."""
-    latency_s, s_per_byte = send_line(counts, network)
-    return np.asarray(latency_s + size_bytes * s_per_byte)
+    return send_cost(counts, network).seconds(size_bytes)
 
 
-def send_line(counts: Array, network: Network) -> tuple[Array, Array]:
-    """The same of any message: seconds of an empty one, and of each byte; (groups,) both."""
+def send_cost(counts: Array, network: Network) -> Cost:
+    """Seconds of any message between neighbours of a chain, averaged over its hops; (groups,)."""
     members = np.prod(counts, axis=0)
     latency_s, s_per_byte = np.zeros_like(members), np.zeros_like(members)
     units = members.copy()
@@ -166,7 +166,7 @@ def send_line(counts: Array, network: Network) -> tuple[Array, Array]:
         latency_s = latency_s + hops * tier.latency_s
         s_per_byte = s_per_byte + hops / (link_speed(tier, np.asarray(2.0)) * open_share)
         units, below = next_units, below * count
-    return latency_s, s_per_byte
+    return Cost(latency_s=latency_s, s_per_byte=s_per_byte)
 
 
 def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:

@@ -69,14 +69,13 @@ def shares_of(
         trained=trained,
         quantised=packed - spread,
         ranks=ranks,
-        links=tables.data_links,
+        links=tables.links.data,
         traffic=traffic,
     )
-    if routed is None or tables.expert_links is None:
+    if routed is None or tables.links.experts is None:
         return (whole,)
     replicas = edp_of(plans)
     traffic = data_parallel(replicas, plans.zero, micro_batches, sharing, plans.pp)
-    links = tables.expert_links
     # Adapters of experts are reduced with the others: they are small.
     learns = np.zeros_like(routed) if plans.base.lora else routed
     experts = GroupWeights(
@@ -84,7 +83,7 @@ def shares_of(
         trained=learns,
         quantised=spread,
         ranks=replicas,
-        links=links,
+        links=tables.links.experts,
         traffic=traffic,
     )
     return whole, experts

@@ -93,8 +93,8 @@ def data_waits(
     shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,
-        needs=tables.link_needs / LINK_SHARE,
-        pipe_tier=outermost(tables.pipe_counts)[tables.spot],
+        needs=tables.links.needs / LINK_SHARE,
+        pipe_tier=outermost(tables.links.counts["pp"])[tables.spot],
         tiers=[w.tier for w in stages.waits],
         messages=messages,
     )

@@ -164,7 +164,7 @@ def mirror_seconds(
     """Once a step, the gradients of the two copies become one: two halves there and back."""
     gradient_bytes, _ = wire_bytes(plans.base)
     size = sum_of([s.trained * (gradient_bytes / s.traffic.state_parts)[:, None] for s in shares])
-    counts = tables.pipe_counts[:, tables.spot]
+    counts = tables.links.counts["pp"][:, tables.spot]
     slower = slower_by(scenario.system.corrections.data_parallel, counts, scenario.system)
     step_s = ring_step_s(0.5 * size, counts, system_as_filled(scenario).network)
     step_s = step_s * by_group(slower, 2)

@@ -6,9 +6,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from foretell.network.collectives import Group, link_needs, place, send_line, slower_by
+from foretell.network.collectives import Group, link_needs, place, send_cost, slower_by
 from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts
+from foretell.network.topologies.base import Cost
 from foretell.records import Keyed, dataclass
 from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.specs.arrays import Array
@@ -44,8 +45,8 @@ class RankLinks:
     """The ranks that reduce gradients, placed."""
     experts: DataLinks | None
     """The same for spread experts; None where no plan spreads any."""
-    send_line: tuple[Array, Array]
-    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
+    send: Cost
+    """Seconds of a message to the next stage; (spots,)."""
     needs: Array
     """Seconds that each tier's links are in use for a byte of gradients reduced."""
 
@@ -83,21 +84,15 @@ def _new_links(
     system, sent = system_as_filled(scenario), (spots.base, kinds)
     counts = group_counts(spots, system.network, scenario.job.gpus)
     replicas = counts["dp"] * counts["cp"]
+    slower = slower_by(system.corrections.pipeline_parallel, counts["pp"], system)
     return RankLinks(
         system=system,
         counts=counts,
         data=links_of(replicas, spots.dp * spots.cp, sent, system),
         experts=links_of(counts["edp"], edp_of(spots), sent, system) if experts else None,
-        send_line=slow_sends(counts["pp"], system),
+        send=send_cost(counts["pp"], system.network).times(slower),
         needs=link_needs(replicas, scenario.system.network),
     )
-
-
-def slow_sends(counts: Array, system: System) -> tuple[Array, Array]:
-    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
-    slower = slower_by(system.corrections.pipeline_parallel, counts, system)
-    latency_s, s_per_byte = send_line(counts, system.network)
-    return latency_s * slower, s_per_byte * slower
 
 
 def edp_of(plans: Plans) -> Array:

@@ -172,7 +172,7 @@ def exchange_waits(
 
 def send_seconds(plans: Plans, tables: Tables) -> Array:
     """Sends and receives of one micro-batch, all chunks of a rank; (plans, 1)."""
-    latency_s, s_per_byte = (line[tables.spot] for line in tables.send_line)
-    sends = latency_s + tables.parts.send_bytes[tables.shape] * s_per_byte
+    one, size = tables.links.send, tables.parts.send_bytes[tables.shape]
+    sends = np.asarray(one.latency_s)[tables.spot] + size * np.asarray(one.s_per_byte)[tables.spot]
     sends = sends + tables.exchanges.send_s[tables.group] * (plans.pp > 1)
     return np.asarray((2.0 * plans.vpp * sends)[:, None])

@@ -24,7 +24,7 @@ from foretell.training.exchanges import Exchanges, exchanges_on
 from foretell.training.layer_costs import part_table
 from foretell.training.overlap import Overlap
 from foretell.training.part_costs import Parts
-from foretell.training.rank_links import DataLinks, data_kinds, rank_links
+from foretell.training.rank_links import RankLinks, data_kinds, rank_links
 from foretell.training.shapes import Shape
 from foretell.workload.build import build
 from foretell.workload.ops import Gemm
@@ -53,22 +53,8 @@ class Tables:
     """Row of each plan in it."""
     spot: Index
     """Degrees and placement of each plan, numbered."""
-    data_counts: Array
-    """Where the ranks that reduce gradients are, dp x cp of them; (tiers, spots)."""
-    expert_counts: Array | None
-    """The same for spread experts, edp of them; None where no plan spreads any."""
-    data_links: DataLinks
-    """The ranks that reduce gradients, placed."""
-    expert_links: DataLinks | None
-    """The same for spread experts."""
-    tensor_counts: Array
-    """The same of the tensor-parallel group."""
-    pipe_counts: Array
-    """Where the stages are; (tiers, spots)."""
-    send_line: tuple[Array, Array]
-    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
-    link_needs: Array
-    """Seconds that each tier's links are in use for a byte of gradients reduced; (tiers, spots)."""
+    links: RankLinks
+    """The groups of each spot on the network."""
     power: ChipPower
     """The chip's watts and joules."""
     pace: float
@@ -252,14 +238,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
         ),
         group=group,
         spot=spot,
-        data_counts=counts["dp"] * counts["cp"],
-        expert_counts=counts["edp"] if parts.experts else None,
-        data_links=links.data,
-        expert_links=links.experts,
-        tensor_counts=counts["tp"],
-        pipe_counts=counts["pp"],
-        send_line=links.send_line,
-        link_needs=links.needs,
+        links=links,
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,

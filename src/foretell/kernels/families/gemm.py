@@ -16,7 +16,7 @@ It is never faster than the peak or the bandwidth: every share is at most one, w
 """
 
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     memory_s = (operand_bytes / c.memory + result_bytes / c.store) / bandwidth
     load = np.asarray(dims.get("load", WHOLE_LOAD), dtype=np.float64)
     narrow_s = np.where(load < WHOLE_LOAD, engine.load_s / load, 0.0)
-    whole_s, parts_s = _cores_s((m, n, k, batch, narrow_s), c, engine, cores)
+    whole_s, parts_s = _cores_s(Products(m, n, k, batch, narrow_s), c, engine, cores)
     total = np.minimum(
         p_norm(memory_s, whole_s, c.overlap), p_norm(memory_s, parts_s, c.overlap) + c.split_s
     )
@@ -120,12 +120,24 @@ def seconds(dims: Dims, coefficients: Any, engine: Engine) -> Array:
     return np.asarray(total)
 
 
-def _cores_s(
-    sizes: tuple[Array, Array, Array, Array, Array], c: Any, engine: Engine, cores: Num
-) -> tuple[Array, Array]:
+class Products(NamedTuple):
+    """Sizes of products, and what narrow loads add."""
+
+    m: Array
+    """Rows."""
+    n: Array
+    """Columns."""
+    k: Array
+    """Depth."""
+    batch: Array
+    """Products in one launch."""
+    narrow_s: Array
+    """Seconds of a core for each element of an operand that loads take in pieces; 0 of whole loads."""
+
+
+def _cores_s(sizes: Products, c: Any, engine: Engine, cores: Num) -> tuple[Array, Array]:
     """Seconds on the cores with the best tile: k in one piece, and k in parts with their sums' traffic."""
-    m, n, k, _, _ = sizes
-    many = np.broadcast(m, n, k, engine.flop_per_s, engine.bytes_per_s).size
+    many = np.broadcast(sizes.m, sizes.n, sizes.k, engine.flop_per_s, engine.bytes_per_s).size
     # Of many products one tile after the other: all tiles at once would not fit the cache.
     some = (TILES,) if many < MANY_PRODUCTS else tuple((tile,) for tile in TILES)
     whole, parts = zip(*(_tiles_s(sizes, tiles, c, engine, cores) for tiles in some), strict=True)
@@ -133,11 +145,7 @@ def _cores_s(
 
 
 def _tiles_s(
-    sizes: tuple[Array, Array, Array, Array, Array],
-    shapes: tuple[tuple[float, float], ...],
-    c: Any,
-    engine: Engine,
-    cores: Num,
+    sizes: Products, shapes: tuple[tuple[float, float], ...], c: Any, engine: Engine, cores: Num
 ) -> tuple[Array, Array]:
     """The same with the best of some tiles, given as rows and columns."""
     m, n, k, batch, narrow_s = sizes

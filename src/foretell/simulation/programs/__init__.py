@@ -162,10 +162,11 @@ def _uses(scenario: Scenario, tables: Tables) -> dict[str, tuple]:  # type: igno
         else at(-1)
         for name in EXCHANGES
     )
-    groups = [of_group(tables.data_counts)]
-    groups += [of_group(tables.expert_counts)] if tables.expert_counts is not None else []
+    counts = tables.links.counts
+    groups = [of_group(counts["dp"] * counts["cp"])]
+    groups += [of_group(counts["edp"])] if tables.parts.experts else []
     return {
         "exchange_use": exchanges,
         "group_use": tuple(groups),
-        "send_use": at(int(outermost(tables.pipe_counts)[spot])),
+        "send_use": at(int(outermost(counts["pp"])[spot])),
     }

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from foretell.catalog.systems import named_system
-from foretell.network.library import KINDS, prepare, seconds
+from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import library_for
+from foretell.network.library_records import KINDS
 
 
 def groups_per_second(rows: int = 16384) -> None:

@@ -11,8 +11,7 @@ from itertools import combinations, pairwise
 import networkx as nx
 import numpy as np
 
-from foretell.network.algorithms import Message, MessageSchedule
-from foretell.network.algorithms.base import NETWORK
+from foretell.network.algorithms.base import NETWORK, Message, MessageSchedule
 from foretell.network.topologies import LinkGraph
 
 Route = tuple[dict[tuple[int, int], float], float]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
-from foretell.network.library import KINDS, candidates, choice, empty_s, prepare, seconds
+from foretell.network.library import candidates, choice, empty_s, prepare, seconds
 from foretell.network.library_catalog import (
     fabric_named,
     fabric_of,
@@ -18,6 +18,7 @@ from foretell.network.library_catalog import (
     links_by_chip,
     transport_of,
 )
+from foretell.network.library_records import KINDS
 
 SYSTEMS = ("hgx-h100", "perlmutter", "polaris-ss11", "gb200-nvl72", "hgx-mi300x", "l40s", "aws-p5")
 GIB = 2.0**30

@@ -16,9 +16,9 @@ from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import as_texts, collect
 from foretell.inputs.system import of_system, system_of
-from foretell.network.library import KINDS, candidates, prepare, seconds
+from foretell.network.library import candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
-from foretell.network.library_records import Library
+from foretell.network.library_records import KINDS, Library
 from foretell.network.placement import (
     built_for,
     shared_taper,

@@ -36,34 +36,14 @@ from numpy.typing import NDArray
 from foretell.network.library_curves import curve_of
 from foretell.network.library_records import (
     KINDS,
-    BetweenNodes,
-    Custom,
-    InsideNode,
     Kind,
     Library,
-    LibraryCurve,
     PlacedGroups,
 )
 from foretell.network.library_shapes import measure
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.system import Network, Tier
-
-__all__ = [
-    "KINDS",
-    "BetweenNodes",
-    "Custom",
-    "InsideNode",
-    "Kind",
-    "Library",
-    "LibraryCurve",
-    "PlacedGroups",
-    "candidates",
-    "choice",
-    "empty_s",
-    "prepare",
-    "seconds",
-]
 
 
 def prepare(

@@ -15,6 +15,7 @@ says which could. Rules are those of the releases named in CHECKED, read from th
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,71 +53,90 @@ FAMILIES: Mapping[str, str] = {
 """Words for software and the launcher whose rules it has."""
 
 
+class PlansAsked(NamedTuple):
+    """A batch of plans, and what a framework's rules look at besides."""
+
+    scenario: Scenario
+    """The question."""
+    cuts: Cuts
+    """What of the model can be cut."""
+    plans: Plans
+    """The plans."""
+    version: Version
+    """The framework's release."""
+
+    @property
+    def base(self) -> Plan:
+        """What all of the plans have in common."""
+        return self.plans.base
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkRule:
     """One condition that a framework has."""
 
     name: str = field(kw_only=False)
     """Its key among what a search rejects."""
-    holds: Callable[[Scenario, Cuts, Plans, Version], Mask] = field(kw_only=False)
-    """Where it is satisfied."""
+    holds: Callable[[PlansAsked], Mask | bool] = field(kw_only=False)
+    """Where it is satisfied; True or False of all plans."""
     says: str = field(kw_only=False)
     """What the framework wants."""
 
 
-def _all(plans: Plans, so: bool) -> Mask:
-    return np.full(len(plans), so)
-
-
-def _layers(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+def _layers(a: PlansAsked) -> Mask:
     """Equal chunks; embedding and loss as a layer each; or a layout that the plan names."""
-    chunks, layers = plans.pp * plans.vpp, layers_of(scenario.model)
-    even = np.mod(layers, chunks) == 0
-    ends = np.mod(layers + ENDS, chunks) == 0
-    told = plans.base.layout != EVEN and version >= (0, 13)
-    return np.asarray(even | ends | told | (plans.pp == 1))
+    chunks, layers = a.plans.pp * a.plans.vpp, layers_of(a.scenario.model)
+    even = (np.mod(layers, chunks) == 0) | (np.mod(layers + ENDS, chunks) == 0)
+    told = a.base.layout != EVEN and a.version >= (0, 13)
+    return np.asarray(even | told | (a.plans.pp == 1))
 
 
-def _chunks(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+def _chunks(a: PlansAsked) -> Mask:
     """A layer in every chunk; embedding and loss may be alone in theirs where they count as a layer."""
-    chunks, layers = plans.pp * plans.vpp, layers_of(scenario.model)
-    return np.asarray((chunks <= layers) | (chunks == layers + ENDS) | (plans.pp == 1))
+    chunks, layers = a.plans.pp * a.plans.vpp, layers_of(a.scenario.model)
+    return np.asarray((chunks <= layers) | (chunks == layers + ENDS) | (a.plans.pp == 1))
 
 
-def _groups(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
-    """Megatron before 0.16 divides the key-value heads; since then it may copy them too."""
-    ok = np.ones(len(plans), dtype=bool)
-    for heads in cuts.kv_heads:
-        whole = np.mod(heads, plans.tp) == 0
-        ok &= whole | ((np.mod(plans.tp, heads) == 0) & (version >= (0, 16)))
+def _groups(a: PlansAsked, copied: bool = False) -> Mask:
+    """Key-value heads that the ranks divide, or where they may be `copied` also the other way round."""
+    ok = np.ones(len(a.plans), dtype=bool)
+    for heads in a.cuts.kv_heads:
+        whole = np.mod(heads, a.plans.tp) == 0
+        ok &= whole | ((np.mod(a.plans.tp, heads) == 0) & copied)
     return ok
 
 
-def _schedules(*names: str) -> Callable[[Scenario, Cuts, Plans, Version], Mask]:
-    return lambda s, c, p, v: np.asarray((p.pp == 1) | _all(p, p.base.schedule in names))
+def _schedules(*names: str) -> Callable[[PlansAsked], Mask]:
+    return lambda a: np.asarray((a.plans.pp == 1) | (a.base.schedule in names))
 
 
-def _stages(*stages: int) -> Callable[[Scenario, Cuts, Plans, Version], Mask]:
-    def holds(s: Scenario, c: Cuts, p: Plans, v: Version) -> Mask:
-        return np.asarray((p.dp * p.cp == 1) | np.isin(p.zero, stages))
-
-    return holds
+def _stages(*stages: int) -> Callable[[PlansAsked], Mask]:
+    return lambda a: (a.plans.dp * a.plans.cp == 1) | np.isin(a.plans.zero, stages)
 
 
-def _host_activations(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+def _copied_alone(a: PlansAsked) -> Mask:
+    """Whole copies only where nothing else is cut."""
+    alone = a.plans.tp * a.plans.pp * a.plans.cp == 1
+    return np.asarray((a.plans.zero > 0) | (a.plans.dp == 1) | alone)
+
+
+def _host_activations(a: PlansAsked) -> Mask:
     """--cpu-offloading-num-layers, which knows neither stages nor what is computed again."""
-    kept = "activations" not in offloads(plans.base.offload)
-    return np.asarray(_all(plans, kept) | ((plans.pp == 1) & (plans.recompute == 0)))
+    kept = "activations" not in offloads(a.base.offload)
+    return np.asarray(kept | ((a.plans.pp == 1) & (a.plans.recompute == 0)))
 
 
 LOOPS = ("1f1b", "interleaved")
 DEALT = "dealt"
 """In the place of a layout: one that a search writes into the plans that it finds."""
 PLAIN_TP = FrameworkRule(
-    "grid",
-    lambda s, c, p, v: _all(p, p.base.tp_mode == "1d"),
-    "tensor parallelism by columns and rows alone",
+    "grid", lambda a: a.base.tp_mode == "1d", "tensor parallelism by columns and rows alone"
 )
+LAYERS_AGAIN = FrameworkRule(
+    "recompute", lambda a: a.plans.recompute != 1, "recompute=none or full"
+)
+CHUNKS = FrameworkRule("chunks", _chunks, "no virtual stage is empty")
+HEADS = FrameworkRule("kv_heads", _groups, "tp divides the key-value heads")
 RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
     "megatron-core": (
         PLAIN_TP,
@@ -125,26 +145,26 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             _layers,
             "pp x vpp divides the layers, or the layers with embedding and loss, or layout= deals them",
         ),
-        FrameworkRule("chunks", _chunks, "no virtual stage is empty"),
+        CHUNKS,
         FrameworkRule(
             "kv_heads",
-            _groups,
+            lambda a: _groups(a, copied=a.version >= (0, 16)),
             "tp divides the key-value heads (since 0.16 also a multiple of them)",
         ),
         FrameworkRule("schedule", _schedules(*LOOPS), "1F1B, interleaved where vpp > 1"),
         FrameworkRule(
             "experts",
-            lambda s, c, p, v: np.asarray((p.ep == 1) | _all(p, p.base.precision != "fp16")),
+            lambda a: (a.plans.ep == 1) | (a.base.precision != "fp16"),
             "no expert parallelism in fp16",
         ),
         FrameworkRule(
             "optimizer",
-            lambda s, c, p, v: np.asarray((p.zero == 0) | _all(p, p.base.optimizer != "muon")),
+            lambda a: (a.plans.zero == 0) | (a.base.optimizer != "muon"),
             "Muon without the distributed optimizer",
         ),
         FrameworkRule(
             "graphs",
-            lambda s, c, p, v: np.asarray((p.recompute != 2) | _all(p, p.base.graphs != "on")),
+            lambda a: (a.plans.recompute != 2) | (a.base.graphs != "on"),
             "no whole layers recomputed with CUDA graphs",
         ),
         FrameworkRule(
@@ -154,19 +174,15 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
         ),
         FrameworkRule(
             "host_weights",
-            lambda s, c, p, v: _all(p, "weights" not in offloads(p.base.offload)),
+            lambda a: "weights" not in offloads(a.base.offload),
             "no weights in the host's memory",
         ),
     ),
     "torchtitan": (
         PLAIN_TP,
         FrameworkRule("layers", _layers, "stages that differ by embedding and head alone"),
-        FrameworkRule("chunks", _chunks, "no virtual stage is empty"),
-        FrameworkRule(
-            "kv_heads",
-            lambda s, c, p, v: _groups(s, c, p, (0, 0)),
-            "tp divides the key-value heads",
-        ),
+        CHUNKS,
+        HEADS,
         FrameworkRule(
             "schedule",
             _schedules(*LOOPS, "gpipe", "zb-v"),
@@ -175,13 +191,13 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
         FrameworkRule("zero", _stages(0, 3), "FSDP (zero3) or copies (zero0)"),
         FrameworkRule(
             "copies",
-            lambda s, c, p, v: np.asarray((p.zero > 0) | (p.dp == 1) | (p.tp * p.pp * p.cp == 1)),
+            _copied_alone,
             "copies (zero0) without another parallelism",
         ),
-        FrameworkRule("experts", lambda s, c, p, v: np.asarray(p.etp == 1), "whole experts (etp1)"),
+        FrameworkRule("experts", lambda a: a.plans.etp == 1, "whole experts (etp1)"),
         FrameworkRule(
             "recompute",
-            lambda s, c, p, v: np.asarray(p.recompute != 1),
+            lambda a: a.plans.recompute != 1,
             "recompute=none, full, or products (by operation)",
         ),
     ),
@@ -189,58 +205,44 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
         PLAIN_TP,
         FrameworkRule(
             "schedule",
-            lambda s, c, p, v: np.asarray(_schedules("1f1b")(s, c, p, v) & (p.vpp == 1)),
+            lambda a: _schedules("1f1b")(a) & (a.plans.vpp == 1),
             "1F1B without virtual stages",
         ),
         FrameworkRule(
             "zero",
-            lambda s, c, p, v: np.asarray((p.pp == 1) | (p.zero <= 1)),
+            lambda a: (a.plans.pp == 1) | (a.plans.zero <= 1),
             "ZeRO 2 and 3 without pipeline stages",
         ),
         FrameworkRule(
             "tensor",
-            lambda s, c, p, v: np.asarray((p.tp == 1) | (p.zero <= 2) | (v >= (0, 19))),
+            lambda a: (a.plans.tp == 1) | (a.plans.zero <= 2) | (a.version >= (0, 19)),
             "AutoTP with ZeRO 0 to 2 (since 0.19 also 3)",
         ),
-        FrameworkRule(
-            "sequence",
-            lambda s, c, p, v: np.asarray(p.sp == 0),
-            "no sequence parallelism beside tp",
-        ),
+        FrameworkRule("sequence", lambda a: a.plans.sp == 0, "no sequence parallelism beside tp"),
         FrameworkRule(
             "context",
-            lambda s, c, p, v: np.asarray((p.cp == 1) | _all(p, p.base.cp_mode == "ulysses")),
+            lambda a: (a.plans.cp == 1) | (a.base.cp_mode == "ulysses"),
             "sequences cut by Ulysses (cp_mode=ulysses)",
         ),
-        FrameworkRule(
-            "recompute", lambda s, c, p, v: np.asarray(p.recompute != 1), "recompute=none or full"
-        ),
+        LAYERS_AGAIN,
     ),
     "transformers": (
         PLAIN_TP,
-        FrameworkRule("pipeline", lambda s, c, p, v: np.asarray(p.pp == 1), "no pipeline stages"),
-        FrameworkRule("experts", lambda s, c, p, v: np.asarray(p.ep == 1), "no expert parallelism"),
+        FrameworkRule("pipeline", lambda a: a.plans.pp == 1, "no pipeline stages"),
+        FrameworkRule("experts", lambda a: a.plans.ep == 1, "no expert parallelism"),
         FrameworkRule("zero", _stages(0, 2, 3), "copies, or FSDP (zero2, zero3)"),
-        FrameworkRule(
-            "recompute", lambda s, c, p, v: np.asarray(p.recompute != 1), "recompute=none or full"
-        ),
+        LAYERS_AGAIN,
     ),
     "nanotron": (
         PLAIN_TP,
         FrameworkRule(
             "schedule",
-            lambda s, c, p, v: np.asarray(_schedules("1f1b", "gpipe")(s, c, p, v) & (p.vpp == 1)),
+            lambda a: _schedules("1f1b", "gpipe")(a) & (a.plans.vpp == 1),
             "1F1B or all forward first, without virtual stages",
         ),
         FrameworkRule("zero", _stages(0, 1), "ZeRO 0 or 1"),
-        FrameworkRule(
-            "kv_heads",
-            lambda s, c, p, v: _groups(s, c, p, (0, 0)),
-            "tp divides the key-value heads",
-        ),
-        FrameworkRule(
-            "recompute", lambda s, c, p, v: np.asarray(p.recompute != 1), "recompute=none or full"
-        ),
+        HEADS,
+        LAYERS_AGAIN,
     ),
 }
 """Rules by launcher."""
@@ -271,8 +273,9 @@ def rule_masks(
     if found is None:
         return []
     name, version = found
-    cuts = cuts_of(scenario.model)
-    return [(rule, rule.holds(scenario, cuts, plans, version)) for rule in RULES[name]]
+    asked = PlansAsked(scenario, cuts_of(scenario.model), plans, version)
+    many = len(plans)
+    return [(rule, np.broadcast_to(rule.holds(asked), many)) for rule in RULES[name]]
 
 
 def runs_on(scenario: Scenario, plans: Plans, framework: str) -> tuple[Mask, dict[str, int]]:

@@ -43,6 +43,7 @@ LESS = ("chip.idle_watts",)
 """Numbers of which less is better, though they are no times."""
 SOFTWARE = "software.fixed_times"
 """Path of all fixed times that are no field of a system."""
+SOFTWARE_WORDS = "fixed times of the software"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,16 +127,23 @@ def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
     """Every number of the system that the plan's step can depend on."""
     chip, tiers = scenario.system.chip, scenario.system.network.tiers
     found = [_matrix_rate(chip, required_dtypes(plan)[-1])]
-    found += [_of_chip(chip, *about) for about in CHIP_NUMBERS]
+    found += [chip_number(chip, *about) for about in CHIP_NUMBERS]
     if plan.offload != "none":
-        found.append(_of_chip(chip, "host_bytes_per_s", "the link to the host's memory", "rate"))
+        found.append(chip_number(chip, "host_bytes_per_s", "the link to the host's memory", "rate"))
     for i, tier in enumerate(tiers):
         found += [
             _of_tier(i, tier, "bandwidth_bytes_per_s", f"bandwidth of the {tier.name} tier"),
             _of_tier(i, tier, "latency_s", f"latency of the {tier.name} tier"),
         ]
     known = tuple(n for n in found if n.value > 0.0)
-    return (*known, _clock(known), _hardware(known))
+    clock = [n for n in known if n.path in CLOCKED]
+    words = "clock of the cores (matrix and vector units)"
+    moved = [n for n in known if n.kind in ("rate", "time")]
+    return (
+        *known,
+        joint_number("chip.clock", words, clock),
+        joint_number(ALL_HARDWARE, "all of it", moved),
+    )
 
 
 CHIP_NUMBERS: tuple[tuple[str, str, Kind], ...] = (
@@ -201,37 +209,19 @@ def sensitivity(scenario: Scenario, plan: Plan, result: str = "step_s") -> Sensi
 
 def _software(slope: float, ratio: float) -> Elasticity:
     """Fixed times of the software, from all of the hardware scaled: T(r, s t) = s T(s r, t)."""
-    number = Number(
-        SOFTWARE, "fixed times of the software", "time", 1.0, "", lambda system, _: system
-    )
+    number = Number(SOFTWARE, SOFTWARE_WORDS, "time", 1.0, "", lambda system, _: system)
     return Elasticity(number=number, elasticity=1.0 + slope, what_if=number.better * ratio)
 
 
-def _hardware(numbers: Sequence[Number]) -> Number:
-    """Every rate higher and every time shorter, at once."""
+def joint_number(path: str, words: str, numbers: Sequence[Number]) -> Number:
+    """Several numbers at once: every rate higher and every time shorter."""
 
     def scaled(system: System, factor: Num) -> System:
         for number in numbers:
-            if number.kind in ("rate", "time"):
-                by = 1.0 / factor if number.kind == "time" else factor
-                system = number.scaled(system, by)
+            system = number.scaled(system, 1.0 / factor if number.kind == "time" else factor)
         return system
 
-    return Number(ALL_HARDWARE, "all of it", "joint", 1.0, "", scaled)
-
-
-def _clock(numbers: Sequence[Number]) -> Number:
-    """Matrix and vector units together."""
-    chosen = [n for n in numbers if n.path in CLOCKED]
-
-    def scaled(system: System, factor: Num) -> System:
-        for number in chosen:
-            system = number.scaled(system, factor)
-        return system
-
-    return Number(
-        "chip.clock", "clock of the cores (matrix and vector units)", "joint", 1.0, "", scaled
-    )
+    return Number(path, words, "joint", 1.0, "", scaled)
 
 
 def _matrix_rate(chip: Chip, dtype: str) -> Number:
@@ -254,7 +244,7 @@ def _matrix_rate(chip: Chip, dtype: str) -> Number:
     )
 
 
-def _of_chip(chip: Chip, name: str, words: str, kind: Kind) -> Number:
+def chip_number(chip: Chip, name: str, words: str, kind: Kind) -> Number:
     """A plain field of the chip."""
 
     def scaled(system: System, factor: Num) -> System:

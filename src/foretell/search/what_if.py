@@ -17,16 +17,17 @@ from foretell.search.sensitivity import (
     ALL_HARDWARE,
     LESS,
     SOFTWARE,
+    SOFTWARE_WORDS,
     STEP,
     Number,
+    chip_number,
+    joint_number,
     numbers_of,
 )
-from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import System
 from foretell.training.answer import answer_of
 from foretell.training.feasibility import VERDICTS, verdict_codes
 from foretell.training.variants import SystemBatch, evaluate_systems
@@ -75,21 +76,9 @@ def varied_numbers(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
     """The numbers of sensitivity.py, with the memory's size and all bandwidths of the network at once."""
     known = numbers_of(scenario, plan)
     tiers = [n for n in known if n.path.endswith(".bandwidth_bytes_per_s")]
-
-    def scaled(system: System, factor: Num) -> System:
-        for number in tiers:
-            system = number.scaled(system, factor)
-        return system
-
-    network = Number(
-        path=NETWORK,
-        words="bandwidth of all tiers of the network",
-        kind="joint",
-        value=1.0,
-        unit="",
-        scaled=scaled,
-    )
-    return (*known, _capacity(scenario), *([network] if len(tiers) > 1 else []))
+    capacity = chip_number(scenario.system.chip, "memory_bytes", "memory of a chip", "size")
+    network = joint_number(NETWORK, "bandwidth of all tiers of the network", tiers)
+    return (*known, capacity, *([network] if len(tiers) > 1 else []))
 
 
 def factor_of(number: Number, side: Side, by: float) -> float:
@@ -108,13 +97,8 @@ def held_results(scenario: Scenario, plan: Plan, by: float) -> FixedPlan:
     capacity = float(scenario.system.chip.memory_bytes)
 
     def at(row: int, memory: float) -> Results:
-        fit = VERDICTS[verdict_codes(batch.rows.held, memory)[row]]
-        return Results(
-            step_s=float(step_s[row]),
-            energy_joules=float(joules[row]),
-            fits=fit,
-            plan=str(plan),
-        )
+        fit, held_s = VERDICTS[verdict_codes(batch.rows.held, memory)[row]], float(step_s[row])
+        return Results(step_s=held_s, energy_joules=float(joules[row]), fits=fit, plan=str(plan))
 
     slopes, changed = {}, {}
     for i, number in enumerate(moved):
@@ -202,10 +186,7 @@ def _with_software(held: FixedPlan, by: float) -> FixedPlan:
     With every rate (watts too) s times as high and every time, the software's included, s times as short a
     step takes 1/s of the time and the same energy. So T(s t) = s T(s r) and E(s t) = E(s r).
     """
-    whole = _named(held.numbers, ALL_HARDWARE)
-    software = replace(
-        whole, path=SOFTWARE, words="fixed times of the software", kind="time", scaled=_unscaled
-    )
+    software = Number(SOFTWARE, SOFTWARE_WORDS, "time", 1.0, "", lambda system, _: system)
     slopes = {**held.slopes}
     of_all = slopes.pop(ALL_HARDWARE)
     slopes[SOFTWARE] = {**of_all, "step_s": 1.0 + of_all["step_s"]}
@@ -216,25 +197,6 @@ def _with_software(held: FixedPlan, by: float) -> FixedPlan:
         changed[SOFTWARE, side] = replace(there, step_s=factor * there.step_s)
     kept = tuple(software if n.path == ALL_HARDWARE else n for n in held.numbers)
     return replace(held, numbers=kept, slopes=slopes, changed=changed)
-
-
-def _unscaled(system: System, _: Num) -> System:
-    return system
-
-
-def _capacity(scenario: Scenario) -> Number:
-    def scaled(system: System, factor: Num) -> System:
-        chip = replace(system.chip, memory_bytes=system.chip.memory_bytes * factor)
-        return replace(system, chip=chip)
-
-    return Number(
-        path=CAPACITY,
-        words="memory of a chip",
-        kind="size",
-        value=float(scenario.system.chip.memory_bytes),
-        unit="bytes",
-        scaled=scaled,
-    )
 
 
 def _named(numbers: Sequence[Any], path: str) -> Any:

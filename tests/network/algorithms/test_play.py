@@ -9,7 +9,6 @@ from foretell.errors import BadInput
 from foretell.network import algorithms
 from foretell.network.algorithms.base import Collective, Message, MessageSchedule
 from foretell.network.algorithms.direct import gather_direct
-from foretell.network.algorithms.libraries import LIBRARIES, candidates
 from foretell.network.topologies import Topology, names, of_tier
 from foretell.specs._base import with_fields
 from foretell.testing.collective import check_algorithm, check_promise
@@ -159,36 +158,6 @@ def test_renaming_ranks_changes_nothing(order: list[int], name: str) -> None:
         check_promise(renamed)
         same = play(renamed, topology.graph(), 1e6)
         assert same == pytest.approx(play(schedule, topology.graph(), 1e6), rel=1e-12)
-
-
-def test_the_fastest_is_the_least() -> None:
-    group = switch(np.array([4.0, 64.0]))
-    sizes = np.array([[1e2], [1e10]])
-    choice = algorithms.fastest("all-reduce", group, sizes)
-    table = [algorithms.find(n).cost("all-reduce", group).seconds(sizes) for n in choice.names]
-    assert choice.seconds == pytest.approx(np.min(table, 0))
-    assert choice.names[choice.index[0, 0]] == "in-network"
-    only = algorithms.fastest("all-reduce", group, sizes, among=("ring", "recursive-doubling"))
-    assert [[only.names[i] for i in row] for row in only.index] == [
-        ["recursive-doubling", "recursive-doubling"],
-        ["ring", "ring"],
-    ]
-
-
-@pytest.mark.parametrize("library", sorted(LIBRARIES))
-@pytest.mark.parametrize("collective", ASKED)
-def test_a_library_has_something_for_every_group(library: str, collective: Collective) -> None:
-    groups = {"xla": [grid(4, 4, wraps=True)]}.get(library, [switch(8.0), fat_tree(16.0)])
-    for group in groups:
-        choice = algorithms.fastest(collective, group, 1e6, among=candidates(library, collective))
-        assert np.isfinite(choice.seconds)
-
-
-def test_bad_choices() -> None:
-    with pytest.raises(BadInput, match="did you mean nccl"):
-        candidates("ncl", "send")
-    with pytest.raises(BadInput, match=r"allowed: .*ring"):
-        algorithms.fastest("all-gather", switch(4.0), 1.0, among=("bucket",))
 
 
 def test_a_wrong_schedule_is_caught() -> None:

@@ -39,7 +39,7 @@ from foretell.lab.calibrate.collectives_start import (
     TRANSPORT_START,
     FreeCoefficient,
 )
-from foretell.network.library import Custom, InsideNode
+from foretell.network.library_records import Custom, InsideNode
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]

@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.lab.calibrate.collectives_rows import CollectiveRow
-from foretell.network.library import (
-    BetweenNodes,
-    Custom,
-    InsideNode,
-    Kind,
-    Library,
-    empty_s,
-    prepare,
-    seconds,
-)
+from foretell.network.library import empty_s, prepare, seconds
 from foretell.network.library_catalog import (
     DEFAULT_FABRIC,
     Fabric,
@@ -35,6 +26,7 @@ from foretell.network.library_catalog import (
     links_by_chip,
     transport_named,
 )
+from foretell.network.library_records import BetweenNodes, Custom, InsideNode, Kind, Library
 from foretell.records import dataclass
 from foretell.specs.system import System, Tier
 

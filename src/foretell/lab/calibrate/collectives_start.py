@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from foretell.interop.package_tables import packaged_table
-from foretell.network.library import BetweenNodes, Custom, InsideNode
+from foretell.network.library_records import BetweenNodes, Custom, InsideNode
 from foretell.records import dataclass
 
 Record = TypeVar("Record")

@@ -151,8 +151,7 @@ def halves_of(op: Gemm) -> tuple[Gemm, ...]:
 
 
 def joined_maps(op: Gemm) -> float:
-    """Maps of one input that a product joins and some frameworks run apart: queries, keys and values, or the
-    two of a dense feed-forward part where it is gated."""
+    """Maps of one input that some frameworks run apart: queries, keys and values, or gate and up."""
     if op.role is OpRole.QKV:
         return 3.0
     two = op.role is OpRole.UP and op.gated and op.region is Region.FEED_FORWARD
@@ -349,10 +348,7 @@ def call_stacks(
     written: FrameworkForm = PLAINLY,
     narrow: bool = True,
 ) -> tuple[CallStack, ...]:
-    """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops)).
-
-    `narrow` says whether linear maps run in a format of their own, and so in a stack of their own.
-    """
+    """All calls, forward (rows from 0) and backward (from len(ops)); `narrow`: linear maps stand apart."""
     many = len(ops)
     calls = [
         c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, written=written)

@@ -28,14 +28,12 @@ def dequantise_bytes(plan: Plan) -> float:
 
 
 def widening_bytes(plan: Plan) -> float:
-    """Bytes that a stored weight takes while it is widened: the wide copy, or what one operation leaves for
-    the next one to read."""
+    """Bytes of a stored weight while it is widened: the wide copy, or what one operation leaves."""
     return INT4_COPIES_BYTES if plan.weights == "int4" else DTYPE_BYTES[plan.weights]
 
 
 def widened_weights(weights: Array, ops: Sequence[Op], software: Software) -> Array:
-    """Stored weights of the largest matrix that is widened at once; `weights` are those of each operation
-    that are stored in 4 bits, (operations, shapes)."""
+    """Stored weights of the largest matrix that is widened at once; `weights` are (operations, shapes)."""
     parts = [_matrices(op, software) for op in ops]
     return np.asarray(np.max([w / n for w, n in zip(weights, parts, strict=True)], axis=0))
 
@@ -49,10 +47,7 @@ def _matrices(op: Op, software: Software) -> Num:
 
 
 def with_dequantisation(times: OpTimes, stored: Array, chip: Chip, plan: Plan) -> OpTimes:
-    """Times of operations with the widening of their stored weights, forward and backward alike.
-
-    `stored` has the weights of each operation that are stored in 4 bits; (operations, shapes).
-    """
+    """Times with the widening of `stored` weights, (operations, shapes), forward and backward alike."""
     moved = dequantise_bytes(plan) * stored
     once_s = moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
     return replace(times, seconds=times.seconds + np.concatenate([once_s, once_s]))

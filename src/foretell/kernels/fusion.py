@@ -90,8 +90,7 @@ GUARDS = 0.6
 
 
 def launch_cost(host: Host, launch: str, *, fused: bool = True) -> LaunchCost:
-    """How a host starts kernels that a framework launches so (`Software.launch`); what is not fused is
-    launched one by one."""
+    """How a host starts kernels (`Software.launch`); what is not fused is launched one by one."""
     if launch == "program":
         return LaunchCost(operation_s=0.0, kernel_s=0.0, backward=1.0)
     if launch == "eager" or not fused:

@@ -208,8 +208,7 @@ def op_times(
 def _spent(
     stack: CallStack, chip: Chip, bits: float, moved: Array, seconds: Array, arithmetic_s: Array
 ) -> tuple[Array, ...]:
-    """Seconds of a stack's calls, those that follow the clock, joules of cores and of memory, and seconds of
-    arithmetic alone."""
+    """A stack's seconds, clocked seconds, joules of cores and of memory, and arithmetic's seconds."""
     coefficients = chip_power(chip).coefficients
     load = OpLoad(
         seconds=seconds,
@@ -229,8 +228,7 @@ def _spent(
 
 
 def _add_rows(table: Array, rows: Index, values: Array) -> None:
-    """Add values to rows of a table, several to a row whose operation has several kernels; both are
-    (quantities, rows, shapes)."""
+    """Add values to rows of a table, where an operation has several kernels; (quantities, rows, shapes)."""
     if values.shape[-1] == 1:
         np.add.at(table.swapaxes(0, 1), rows, values.swapaxes(0, 1))
         return
@@ -285,10 +283,7 @@ def call_dtype(stack: CallStack, plan: Plan) -> str:
 def coefficients(
     family: str, dtype: str, chip: Chip, plan: Plan, software: Software | None = None
 ) -> FamilyCoefficients:
-    """The surface of a family, without its own view of the power limit: the second pass has that.
-
-    `software` says how operands of products in narrow formats are cast.
-    """
+    """The surface of a family, without its own view of the power limit: the second pass has that."""
     if family in ("prefill", "prefill-backward"):
         name = BEST_ATTENTION.get(chip.architecture, "fa2")
         name = name if plan.attention == "auto" else plan.attention

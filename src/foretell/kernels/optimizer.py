@@ -64,8 +64,7 @@ def state_bytes(
 
 
 def update_bytes(plan: Plan, *, matrix: bool = True, casts: float = 0.0) -> float:
-    """Bytes that the update of one weight moves: every copy and state is read and written once; and what
-    passes move that only change dtypes, so many each."""
+    """Bytes that the update of one weight moves; `casts`: passes that only change dtypes."""
     recipe = optimizer_of(plan.optimizer)
     states = recipe.matrix_states if matrix else recipe.states
     master = 0.0 if plan.master == "none" else DTYPE_BYTES[plan.master]

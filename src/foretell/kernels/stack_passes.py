@@ -81,8 +81,7 @@ def plain_where_cut(plan: Plan, software: Software) -> bool:
 
 
 def narrow_loss(plan: Plan, software: Software | None = None) -> bool:
-    """Whether the loss runs in 16 bits: no copy of the weights is in 32, and they are not themselves; unless
-    the software widens the scores all the same."""
+    """Whether the loss runs in 16 bits: no weights in 32, and the software does not widen scores."""
     if software is not None and software.modules:
         return False
     return plan.master == "none" and DTYPE_BYTES[plan.weights] < 4.0
@@ -106,8 +105,7 @@ NO_PASS = Passes(forward=0.0, backward=0.0)
 def memory_passes(
     stack: CallStack, plan: Plan, software: Software, chip: Chip, cut: Mask
 ) -> tuple[Array, Array]:
-    """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
-    over a cut vocabulary alone."""
+    """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) of some losses."""
     if stack.family != "pointwise":
         return np.ones((len(stack.kinds), 1)), np.ones((len(stack.kinds), 1))
     apart = passes_apart(plan, software)
@@ -138,8 +136,7 @@ def traffic_factor(
 
 
 def passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
-    """What a framework does by plain kernels though it fuses the rest, or fused though the rest is plain;
-    weights that are kept in 16 bits have a loss in 16 bits, and where all is in 32, nothing is cast."""
+    """What a framework does by plain kernels though it fuses the rest, or fuses though the rest is plain."""
     fused = loss_form(plan, software).one_kernel
     uncast = narrow_loss(plan, software) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}

@@ -38,10 +38,7 @@ Group = TierStack | PlacedGroups
 def place(
     counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS, slower: Num = 1.0
 ) -> Group:
-    """Groups whose members are placed as `counts` (tiers, groups) says, for the kinds that will be asked for.
-
-    `slower` is a factor on the time of every message (`slower_by`).
-    """
+    """Groups placed as `counts` (tiers, groups) says, for these kinds; `slower`: factor on all times."""
     library, network = library_for(system), with_groups(system.network)
     if counts.shape[1] == 1:
         found = _placed(library, network, tuple(counts[:, 0].tolist()), kinds)
@@ -137,8 +134,7 @@ def by_group(factor: Num, axes: int) -> Array:
 
 
 def slower_by(kind: Num, counts: Array, system: System) -> Num:
-    """Factor on the messages of groups that are placed as `counts` says: of a parallelism's own (`kind`),
-    and of those inside or between nodes; 1 where nothing is measured."""
+    """Factor on messages of groups: of a parallelism's own (`kind`), and inside or between nodes."""
     known = system.corrections
     if known is AS_PREDICTED:
         return 1.0
@@ -170,10 +166,7 @@ def send_cost(counts: Array, network: Network) -> Cost:
 
 
 def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
-    """Seconds of one step of a ring in which every member sends to the next: those of its slowest hop.
-
-    `size_bytes` is (groups, further axes). A group of one, or nothing to send, is free.
-    """
+    """Seconds of a ring's slowest hop, all members sending; sizes are (groups, further axes)."""
     slowest = np.zeros_like(size_bytes)
     below = np.ones(counts.shape[1])
     for tier, count in zip(network.tiers, counts, strict=True):
@@ -208,10 +201,7 @@ def ring_send_s(size_bytes: Array, counts: Array, system: System) -> Array:
 
 
 def occupancy(counts: Array, network: Network) -> Array:
-    """(tiers, groups): share of the time of a group's rings that each tier's links are in use.
-
-    The slowest is in use all the time.
-    """
+    """(tiers, groups): share of a ring's time that each tier's links are in use; 1 on the slowest."""
     needs = link_needs(counts, network)
     return np.asarray(needs / np.maximum(needs.max(axis=0), 1e-300))
 

@@ -153,10 +153,7 @@ def pass_seconds(kernels: DispatchKernels, one: DispatchPass, load: DispatchLoad
 
 
 def exchange_seconds(kernels: DispatchKernels, load: DispatchLoad) -> Array:
-    """Seconds of a dispatch and its combine, with what agreeing on numbers of tokens takes.
-
-    The load's `row_bytes` is of the rows that go; those that come back have the kernels' own format.
-    """
+    """Seconds of a dispatch and its combine, with what agreeing on numbers of tokens takes."""
     back = replace(load, row_bytes=ROW_BYTES[kernels.combine_dtype])
     domains = np.maximum(np.asarray(load.ranks) / np.asarray(load.domain), 1.0)
     agreed = (kernels.dispatch.notify_s + kernels.combine.notify_s) * np.log2(domains)

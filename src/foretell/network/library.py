@@ -63,10 +63,7 @@ def prepare(
 
 
 def seconds(kind: Kind, size_bytes: Num, prepared: PlacedGroups) -> Array:
-    """Seconds of one collective; a group of one, or nothing to send, is free.
-
-    `size_bytes` is one number, one per group, or has further axes before the groups'.
-    """
+    """Seconds of one collective; sizes may have axes before the groups'. A group of one is free."""
     times, size = _candidates(kind, size_bytes, prepared)
     least = times.min(axis=-2) if kind != "send" else _chain(times, prepared)
     return np.asarray(least * ((size > 0.0) & (prepared.members > 1.0)))

@@ -98,10 +98,7 @@ def members_of(network: Network, gpus: int) -> tuple[float, ...]:
 
 
 def with_groups(network: Network) -> Network:
-    """The network with the groups of its dragonflies: members of a tier above groups are groups themselves.
-
-    Above nodes a group has 512 chips, unless the tier says how many groups there are (`size_groups`).
-    """
+    """The network with the groups of its dragonflies: above nodes 512 chips, unless the tier says."""
     if not any(tier.topology in DRAGONFLIES for tier in network.tiers):
         return network
     chips, below, tiers = 1.0, "node", []
@@ -113,11 +110,7 @@ def with_groups(network: Network) -> Network:
 
 
 def as_filled(network: Network, gpus: int) -> Network:
-    """The network as a job of so many chips finds it: tapers as its chips, all sending, share the links.
-
-    A unit's up link is `taper` of its ports together; a job that leaves chips of a unit idle has more of
-    it for each of its own.
-    """
+    """The network as a job of so many chips finds it: its links are shared by those of a unit that send."""
     if not any(over_systems(tier) for tier in network.tiers):
         return _as_filled(network, gpus)
     # What a job fills does not depend on rates, which are arrays here.
@@ -249,10 +242,7 @@ def tier_counts(size: Array, stride: Array, filled: tuple[float, ...], gpus: int
 
 
 def shared_taper(taper: Num, unit_chips: Num, sending_chips: Num) -> Array:
-    """Share of its port that each of `sending_chips` gets out of a unit of so many chips.
-
-    min(1, taper x unit / sending): the tier's taper where all send, no taper for few.
-    """
+    """Share of its port that each of `sending_chips` gets out of a unit: min(1, taper x unit / sending)."""
     busy = np.maximum(sending_chips, 1e-300)
     return np.asarray(np.minimum(1.0, taper * unit_chips / busy))
 

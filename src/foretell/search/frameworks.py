@@ -267,8 +267,7 @@ def _version(text: str) -> Version:
 def rule_masks(
     scenario: Scenario, plans: Plans, framework: str
 ) -> list[tuple[FrameworkRule, Mask]]:
-    """Every rule of a framework with the plans of a batch that it lets through: the one place that says what
-    a framework can run."""
+    """Every rule of a framework with the plans of a batch that it lets through."""
     found = launcher_of(framework)
     if found is None:
         return []
@@ -279,10 +278,7 @@ def rule_masks(
 
 
 def runs_on(scenario: Scenario, plans: Plans, framework: str) -> tuple[Mask, dict[str, int]]:
-    """Which plans of a batch a framework can run, and how many each rule takes away.
-
-    What a search finds is printed with the layout that deals its layers, even or not.
-    """
+    """Which plans of a batch a framework can run with their layout printed; what each rule takes away."""
     found = launcher_of(framework)
     if plans.base.layout == EVEN:
         plans = replace(plans, base=replace(plans.base, layout=DEALT))

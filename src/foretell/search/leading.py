@@ -109,10 +109,7 @@ def leading_plans(
     progress: Callable[[int], None] | None = None,
     lead_s: Array = NONE,
 ) -> LeadingPlans:
-    """Every plan that can be among the `top` best of a space, or nearly as fast as the best one.
-
-    `lead_s` are steps of the best plans of other spaces that clearly fit: plans must be among both.
-    """
+    """Plans that can be among the `top` of a space and of others before (`lead_s`), or nearly as fast."""
     tables = tables_of(scenario, space.plans, zeros=space.zeros)
     least_s = least_seconds(scenario, space.plans, tables)
     capacity, done_s, many = float(scenario.system.chip.memory_bytes), -1.0, FIRST

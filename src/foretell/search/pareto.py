@@ -103,10 +103,7 @@ def _under_stairs(second: list[int], third: list[int]) -> Mask:
 
 
 def _beaten(group: Ints, gives: Mask, takes: Mask, columns: list[Ints]) -> Mask:
-    """Which takers have a giver of their group before them that is as small in every column.
-
-    Rows come with their groups together, numbered upwards.
-    """
+    """Takers with a giver of their group before them that is as small in every column; groups are sorted."""
     if len(columns) == 1:
         return _below(group, gives, takes, columns[0])
     many = len(group)

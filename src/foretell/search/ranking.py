@@ -110,10 +110,7 @@ def spread_of(values: Array, base: float) -> dict[str, tuple[float, float]]:
 
 
 def doubts(first: Contender, second: Contender, *, money: bool) -> list[tuple[str, float]]:
-    """What makes it doubtful which of two is better: half-widths of ln(first / second), the largest first.
-
-    Shared errors cancel but for where they weigh differently.
-    """
+    """What makes it doubtful which of two is better: half-widths of ln(first / second), largest first."""
     found: dict[str, float] = {}
     both = (first, second)
     for a in first.parts:

@@ -237,8 +237,7 @@ def launchers_of(found: StepEstimate) -> tuple[str, ...]:
 
 
 def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
-    """The plan as its framework must state it: with its layout as a word where layers do not divide, and
-    without the framework's choices of context parallelism where there is none."""
+    """The plan as its framework states it: a layout where layers do not divide, no unused choices of cp."""
     if plan.cp == 1 and plan.framework != GENERIC:
         plan = replace(plan, cp_mode=BLANK.cp_mode, cp_cut=BLANK.cp_cut)
     chunks, layers = plan.pp * plan.vpp, layers_of(scenario.model)
@@ -254,10 +253,7 @@ def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
 def _simplest_first(
     scenario: Scenario, best: Sequence[Plan], kept: Sequence[BatchBest]
 ) -> tuple[tuple[StepEstimate, ...], tuple[bool, ...]]:
-    """The best plans as estimates, led by the simplest that is equal to the fastest; and which are equal.
-
-    Plans that clearly fit come before those that are borderline, so the leader is one of the former.
-    """
+    """The best plans as estimates, led by the simplest that is equal to the fastest; and which are equal."""
     found = [answer_of(scenario, plan, chosen=True) for plan in best]
     clear = [one for one in found if one.fits == "yes"]
     if not clear:
@@ -289,10 +285,7 @@ def _shifted(
 
 
 def rank(step_s: Array, verdicts: Index, top: int, effort: Array | None = None) -> Index:
-    """Rows of the best plans: clearly fitting ones by time, then borderline ones by time.
-
-    Of plans that take equally long (to 1e-9), the one with less `effort` (recomputation) comes first.
-    """
+    """Rows of the best plans: clear ones by time, then borderline ones; of equal times the least `effort`."""
     more = np.zeros_like(step_s) if effort is None else effort
     chosen: list[Index] = []
     for code in (YES, TOO_CLOSE):

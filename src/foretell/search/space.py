@@ -235,10 +235,7 @@ def expert_degrees(
 def _degrees(
     scenario: Scenario, base: Plan, cuts: Cuts, fixed: Collection[str], tp2: int
 ) -> tuple[list[Degrees], Counter[str]]:
-    """Factorisations tp x cp x pp x dp of the chips that heads, widths, layers and batch allow.
-
-    The widths of experts, which ep may leave whole, are looked at with the experts' own degrees.
-    """
+    """Factorisations tp x cp x pp x dp that heads, widths (but of experts), layers and batch allow."""
     gpus = scenario.job.gpus
     found = [
         (tp, cp, pp, gpus // tp // cp // pp)
@@ -284,8 +281,7 @@ def _block(
     fixed: Collection[str],
     staged: bool,
 ) -> tuple[Array, Counter[str], int]:
-    """All further choices of one factorisation, as columns; what the rules took away; and how many choices
-    there are below the ZeRO stage."""
+    """All further choices of one factorisation, what rules took away, and choices below a ZeRO stage."""
     shapes, rejected = _shapes(scenario, degrees, base)
     sides, lost = _sides(scenario, degrees, also[0], base)
     rejected.update({name: count * len(shapes) for name, count in lost.items()})

@@ -82,8 +82,7 @@ def varied_numbers(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
 
 
 def factor_of(number: Number, side: Side, by: float) -> float:
-    """What a number is multiplied with: times shorter is better; all of the hardware stands for the fixed
-    times of the software, which are half as long where it is half as fast (sensitivity.py)."""
+    """What a number is multiplied with: shorter times are better, and slower hardware, for fixed times."""
     up = number.kind != "time" and number.path not in (ALL_HARDWARE, *LESS)
     return by if up == (side == "better") else 1.0 / by
 
@@ -124,8 +123,7 @@ def replan_systems(
     by: float,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Results, dict[tuple[str, Side], Results]]:
-    """The best plan on the system as it is, and on each changed one; fixed times of the software, which are
-    no field of a system, are left out."""
+    """The best plan on the system as it is and on each changed one, fixed times of the software left out."""
     wanted = [n for n in held.numbers if n.path != SOFTWARE]
     now = _better(best_results(scenario, plan), held.now)
     found: dict[tuple[str, Side], Results] = {}

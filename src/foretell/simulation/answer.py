@@ -301,8 +301,7 @@ def _stage_json(stage: StageLine, found: MemoryAnswer) -> dict[str, Any]:
 
 
 def thin_line(line: MemoryLine, most: int = MOST_MOMENTS) -> MemoryLine:
-    """The line with at most about so many moments: the first, the last, and of each part of the step the one
-    that holds most, so that every peak stays."""
+    """The line with at most about so many moments: of each part of the step the fullest, so peaks stay."""
     many = len(line.moments_s)
     if many <= most:
         return line

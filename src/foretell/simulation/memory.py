@@ -215,8 +215,7 @@ def _backward(task: Task, tensors: RankTensors) -> Iterator[Change]:
 
 
 def with_update(found: Changes, tensors: RankTensors, start_s: float, end_s: float) -> Changes:
-    """The same and the update: what it gathers, given up before the next passes, and gradients that the
-    backward pass made, given back after it."""
+    """Changes with the update's: what it gathers, and gradients that it gives back."""
     numbers = dict(zip(found.tensors, range(len(found.tensors)), strict=True))
     made = found.change_bytes[found.tensor == numbers.get(Tensor(GRADIENTS), -1)].sum()
     gathered, last = tensors.updated_bytes, (int(found.turn[-1]) if len(found.turn) else 0) + 1

@@ -272,8 +272,7 @@ def _again_first(plan: Plan, chunks: tuple[tuple[int, ...], ...]) -> list[int]:
 def _layer(
     plan: Plan, plans: Plans, tables: Tables, kind: int, *, computed_again: bool, behind: int
 ) -> LayerTensors:
-    """Tensors of one layer, as the plan's recomputation keeps them; `behind` are the layers whose inputs and
-    their gradients are still there in its backward pass."""
+    """Tensors of one layer as recomputation keeps them; `behind`: layers whose inputs are still there."""
     parts, mode = tables.parts, float(plans.recompute[0])
     gradient, whole = float(parts.gradient[0, kind]), float(parts.kept_whole[0, kind])
     if mode == 2.0 or computed_again:
@@ -306,8 +305,7 @@ def _stage_line(
     place: tuple[int, int],
     besides_s: tuple[float, float],
 ) -> StageLine:
-    """One stage, simulated; `place` is its rank and its column, `besides_s` the times that are not
-    simulated: after the tasks, and in their middle."""
+    """One stage, simulated; `place`: rank and column, `besides_s`: after the tasks, and in their middle."""
     rank, index = place
     tail_s, gap_s = besides_s
     found, end_s = delay_half(changes(step, rank, tensors), gap_s), step.step_s + gap_s

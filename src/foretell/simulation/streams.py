@@ -423,10 +423,7 @@ def rank_stride(plan: Plan) -> int:
 
 
 def held_bytes(laid: StepLayout, played: PlayedStep, rank: int) -> tuple[Array, Array]:
-    """Moments, and bytes that a rank of a stage holds from each on.
-
-    Activations follow the micro-batches in flight; all else is held from beginning to end.
-    """
+    """Moments, and bytes that a rank of a stage holds from each on; activations follow the micro-batches."""
     memory, row = laid.rows.memory, laid.stage[rank]
     peak, kept = float(memory.total[0, row]), float(memory.activations[0, row])
     moments, held = played.timeline.held(rank)

@@ -144,8 +144,7 @@ def _items(name: str, one: Pass, ops: Sequence[tuple[Op, float]]) -> list[Item]:
 
 
 def _woven(found: list[Item], families: Sequence[str], wait: Item) -> list[Item]:
-    """Exchanges where they happen: experts' around their products, keys before attention, tensor
-    parallel sums behind the products of both halves of a layer."""
+    """Exchanges where they happen: around experts, before attention, behind the products of both halves."""
     own = [i for i, item in enumerate(found) if item.stream == COMPUTE]
     near = {
         EXPERT: [i for i, f in enumerate(families) if f == "grouped-gemm"],

@@ -60,8 +60,7 @@ def trees(plans: Plans, tables: Tables, ledger: Ledger, scenario: Scenario) -> T
 def time_tree(
     plans: Plans, tables: Tables, ledger: Ledger, scenario: Scenario, *, energy: bool = False
 ) -> Leaf:
-    """Compute and memory-bound time by op family, recomputation, communication, bubble, optimizer: seconds
-    along the slowest stage and, where asked for, joules of the whole job."""
+    """Seconds along the slowest stage by op family, exchange and wait; where asked, joules of the job."""
     one = one_plan(plans, tables, ledger)
     bubble_s = float(ledger.bubble_s[0])
     leaves = one.leaves(at_slowest(ledger), bubble_s)
@@ -103,10 +102,7 @@ def leaf_grounds(grounds: Grounds) -> dict[str, tuple[Evidence, Spread]]:
 
 
 def job_joules(one: OnePlan) -> dict[str, dict[str, float]]:
-    """Joules of all chips: branch -> op family -> joules, and under `step` every other leaf.
-
-    Base watts of every rank as long as it is at it, and what its operations spend on top.
-    """
+    """Joules of all chips with base watts: branch -> op family -> joules; under `step` other leaves."""
     ledger, plans = one.ledger, one.plans
     on = ledger.multiplicity[0]
     job = one.leaves(on, float(on @ ledger.waits_s[0]))

@@ -90,8 +90,7 @@ def shares_of(
 
 
 def kinds_alike(plans: Plans, tables: Tables) -> tuple[Index, Index]:
-    """Plans that send alike, their first rows and that of each row: no states shared, some, or the weights
-    too, on the same ranks and stages."""
+    """Plans on the same ranks and stages that share as much: their first rows, and that of each row."""
     grade = (plans.zero >= 1).astype(float) + (plans.zero >= 3)
     return distinct(tables.spot, tables.pair, grade)
 
@@ -110,10 +109,7 @@ def sent_seconds(plans: Plans, tables: Tables, shares: tuple[GroupWeights, ...])
 
 
 def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array:
-    """Gathered weights out of their message and gradients into theirs, in a step; (plans, stages).
-
-    Each is read and written once: nothing hides it, since the products need the memory too.
-    """
+    """Copies of gathered weights and of gradients in a step, which nothing hides; (plans, stages)."""
     gradient_bytes, weight_bytes = wire_bytes(plans.base)
     traffic = share.traffic
     gathers = (traffic.gathers_forward + traffic.gathers_backward)[:, None]
@@ -168,8 +164,7 @@ class Messages:
         return np.asarray(np.maximum(sent, 0.0) / np.maximum(both_s - again_s, 1e-9))
 
     def of(self, kind: MessageKind) -> tuple[Array, Array]:
-        """Seconds of one message of a kind, (plans, stages), and the bytes that a rank sends in a second
-        of it, (plans,)."""
+        """Seconds of one message of a kind, (plans, stages), and a rank's bytes a second in it, (plans,)."""
         match kind:
             case "reduce":
                 return self.reduce_s, self.reduce_bytes_per_s
@@ -184,11 +179,7 @@ class Messages:
 def data_messages(
     plans: Plans, tables: Tables, share: GroupWeights, alike: tuple[Index, Index]
 ) -> Messages:
-    """Seconds of one message of each kind.
-
-    They depend on degrees and placement alone, not on micro-batch or recomputation: computed on the
-    distinct combinations (`alike`: their first rows, and that of each row) and gathered.
-    """
+    """Seconds of one message of each kind, on the distinct combinations (`alike`), gathered."""
     first, key = alike
     zero, spot = plans.zero[first], tables.spot[first]
     base, traffic, links = plans.base, share.traffic, share.links

@@ -191,8 +191,7 @@ def backward_messages(
 def split_passes(
     plans: Plans, stages: Stages, beside: MessagesBeside, exposed: Exposure
 ) -> tuple[HidingPasses, HidingPasses]:
-    """The backward pass of a micro-batch to the inputs, and the one to the weights, which has no exchanges of
-    its own."""
+    """The backward pass of a micro-batch to the inputs, and the one to the weights, without exchanges."""
     own = [w.passes[1] for w in stages.waits]
     inputs = HidingPasses(
         pass_s=np.asarray(stages.backward_s - stages.weight_s),
@@ -214,8 +213,7 @@ def split_passes(
 
 
 def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> HidingPasses:
-    """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3. A
-    framework that shows all of them (`shown` 1) hides none."""
+    """The forward pass that gathered weights hide behind, of every copy that a rank holds with ZeRO 3."""
     own = [w.passes[0] for w in stages.waits]
     found = HidingPasses(pass_s=stages.forward_s, sums_s=None, exchanges=own, sends_s=sends_s)
     return of_each(found, plans, plans.zero >= 3, shown)
@@ -255,8 +253,7 @@ def copies_beside(plans: Plans, stages: Stages, copies_s: Array) -> Array:
 
 
 def held_up(one: HidingPasses, waits: Mask, copies_s: Array) -> HidingPasses:
-    """What a pass hides where copies to and from the host take longer than the pass, unless it `waits` by
-    itself."""
+    """What a pass hides where copies to and from the host are longer, unless it `waits` by itself."""
     sums_s: Num = 0.0 if one.sums_s is None else one.sums_s
     many: Num = 1.0 if one.passes is None else one.passes
     still_s = np.maximum(many * copies_s - sums_s - one.pass_s, 0.0) * ~waits[:, None]

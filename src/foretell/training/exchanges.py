@@ -119,8 +119,7 @@ def exchanges_of(
     base: Plan,
     software: Software,
 ) -> Exchanges:
-    """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stay in
-    place."""
+    """Times by group: `shape` is the shape of each, `counts` (tiers, groups) its place."""
     if parts.grid:
         (forward, backward), behind = grid_seconds(parts, shape, counts["tp"], system, base)
         tensor = Exchange(
@@ -173,10 +172,7 @@ def tensor_seconds(
     base: Plan,
     software: Software,
 ) -> tuple[Exchange, Array]:
-    """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
-
-    What comes on top are copies that a framework makes of what is gathered or scattered.
-    """
+    """Exchanges at the edges of tensor-parallel regions with their copies; gathers of a stage's input."""
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
     enter, enters, leave, leaves = _edges(parts, shape)
     # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
@@ -230,8 +226,7 @@ def tensor_seconds(
 
 
 def cut_overlap(one: Overlap, cut: Mask, shown_s: Array, all_s: Array) -> Overlap:
-    """What can be hidden where tokens are cut, and nothing elsewhere; of all that a pass waits for, what
-    comes on top of the pieces themselves (`shown_s`) cannot."""
+    """What can be hidden where tokens are cut; what comes on top of the pieces (`shown_s`) cannot."""
     return Overlap(
         fixed_s=np.where(cut, one.fixed_s + all_s - shown_s, all_s),
         hidden_s=np.where(cut, one.hidden_s, 0.0),
@@ -315,8 +310,7 @@ def context_seconds(
 def _ring(
     parts: Parts, shape: Index, keys: Array, step_s: Callable[[Array], Array], besides_s: Array
 ) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
-    """What of the cp - 1 steps is longer than the attention to one block; one send home, backward, and what
-    is exchanged `besides`."""
+    """What of the cp - 1 steps is longer than the attention to a block, one send home, and `besides`."""
     cp = np.asarray(parts.shape.cp)[shape][:, None]
     block = keys / cp
     work = [(cp - 1.0) * seconds[shape] / cp for seconds in parts.attention_s]

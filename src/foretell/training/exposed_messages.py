@@ -127,8 +127,7 @@ class ExposedMessages:
         behind: HidingPasses,
         shown: Num,
     ) -> Array:
-        """What shows of all pieces of one kind behind a pass, of which a framework shows a share anyway;
-        (plans, stages)."""
+        """What shows of all messages of a kind behind a pass, at least the share `shown`; (plans, stages)."""
         ones = [m.of(kind)[0] for m in self.messages]
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(self.messages, ones, strict=True)])
         used = self._rate(kind, ones)
@@ -153,8 +152,7 @@ class ExposedMessages:
     def _contention(
         self, behind: HidingPasses, all_s: Array, use: Callable[[Index], Array]
     ) -> tuple[Array, Array]:
-        """What messages of `all_s` get of a pass for themselves, and what its work takes longer by them;
-        `use` says which share of the time they use the links of a tier."""
+        """Of a pass what messages of `all_s` get, and what it is longer; `use`: share of a tier's time."""
         fixed_s, pass_s = 0.5 * behind.sends_s * use(self.pipe_tier), behind.pass_s
         hidden: list[Array] = []
         slack: list[Array] = []

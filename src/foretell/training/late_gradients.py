@@ -48,8 +48,7 @@ def _of_shards(plan: Plan, software: Software) -> bool:
 
 
 def nothing_summed(plans: Plans, software: Software, micro_batches: Array) -> Mask:
-    """Whether a plan has neither several micro-batches nor replicas, whose gradients wait for others, or
-    shards of ZeRO 3 alone; a column."""
+    """Whether gradients wait for no micro-batch and no replica, or are ZeRO 3's shards; a column."""
     alone = (plans.dp * plans.cp <= 1.0) & (plans.base.gradients == plans.base.weights)
     return np.asarray((micro_batches <= 1.0) & (alone | in_shards(plans, software)))[:, None]
 
@@ -70,10 +69,7 @@ def is_late(
 def late_weights(
     plans: Plans, software: Software, key: Index, parameters: Array, tied: Array, counts: Array
 ) -> LateWeights | None:
-    """Weights by when their gradients are made, of distinct combinations (`key`: that of each plan).
-
-    A tied head that is the token table itself makes the table's gradient first.
-    """
+    """Weights by when their gradients are made, of distinct combinations (`key`: that of each plan)."""
     if not makes_late(plans.base, software):
         return None
     layers = counts[:, :, :-2]

@@ -360,10 +360,7 @@ def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
 def _pass(
     ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, routed_host_s: Array
 ) -> PassSeconds:
-    """Sums over the operations of each part in one pass.
-
-    The host takes its time for every operation, and besides for what routes tokens to experts.
-    """
+    """Sums over the operations of each part in one pass; the host also routes tokens to experts."""
     sums = _sums_by_name(ops, {name: getattr(times, name)[rows] for name in _SPENT})
     return PassSeconds(**{**sums, "host_s": sums["host_s"] + routed_host_s})
 

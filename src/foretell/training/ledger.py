@@ -91,8 +91,7 @@ class Ledger:
 
     @property
     def step_s(self) -> Array:
-        """Time of the step: the leaves of the slowest stage, its waiting, what a step takes besides;
-        (plans,)."""
+        """Time of the step: leaves of the slowest stage, its waiting, what is beside the work; (plans,)."""
         busy_s = self.busy_s[np.arange(len(self.slowest)), self.slowest]
         return np.asarray(busy_s + self.bubble_s + self.fixed_s)
 

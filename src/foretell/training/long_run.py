@@ -357,8 +357,7 @@ def _energy_joules(
 def _interval(
     result: StepEstimate, asked: LongRun, given: Interruptions, every: float, days: float
 ) -> dict[str, tuple[float, float]] | None:
-    """Of days: the step's interval and the spread of failure rates, independent of each other; None where the
-    run never ends, or would not at the upper one."""
+    """Of days: the step's interval and the spread of failure rates, independent; None where it never ends."""
     useful = float(goodput(every, given).goodput)
     if result.interval is None or not useful > 0.0:
         return None

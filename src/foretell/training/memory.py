@@ -92,8 +92,7 @@ def staying_inputs(
 
 
 def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
-    """Of each stage's layers the share that full:N computes again, (combinations, stages); None: no plan
-    says so."""
+    """Share of each stage's layers that full:N computes again, (combinations, stages); None: no plan does."""
     blocks, listed = recompute_layers(plans.base.recompute), plans.recompute[first] == LISTED
     if not blocks or not listed.any():
         return None
@@ -114,8 +113,7 @@ def on_stages(counts: Array, values: Array) -> Array:
 def head_of(
     plans: Plans, software: Software, first: Index, shape: Index, parts: Parts, counts: Array
 ) -> Array:
-    """Bytes of the head for one micro-batch on each stage: inputs, scores and loss, and the empty gradient of
-    its matrix; (combinations, stages)."""
+    """Bytes of the head for one micro-batch: inputs, scores, loss, placeholders; (combinations, stages)."""
     base = plans.base
     whole, cut = spared_loss_bytes(base, software)
     spared = np.where(plans.tp[first] > 1, cut, whole) * parts.scores[shape]
@@ -143,8 +141,7 @@ def placeholders_of(
 
 
 def message_bytes(plans: Plans, tables: Tables) -> Array:
-    """Activations on their way: gathered over the tensor group with sequence parallelism, one for the pass
-    and one for its gradient; panels of a grid; to and from the neighbouring stages; (plans,)."""
+    """Activations on their way: gathered and their gradient, panels, to and from other stages; (plans,)."""
     sent = tables.parts.send_bytes[tables.shape]
     gathered = 2.0 * plans.tp * sent * (plans.sp > 0) * (plans.tp > 1)
     panels = tables.parts.panel_bytes[tables.shape]
@@ -166,8 +163,7 @@ def correct_memory(memory: StageMemory, known: Corrections) -> StageMemory:
 
 
 def held_micro_batches(plans: Plans, tables: Tables, pipe: Pipe) -> Array:
-    """Micro-batches (in units of the whole stage) whose activations a stage holds at its peak; (plans,
-    stages)."""
+    """Micro-batches, of the whole stage, whose activations it holds at its peak; (plans, stages)."""
     position = gather(tables.stages.position, tables.pair)
     flight = schedule_named(plans.base.schedule).in_flight(pipe, position)
     if plans.base.schedule in USUAL_SCHEDULES:
@@ -219,16 +215,14 @@ def stage_memory(
 
 
 def gathered_copies(plans: Plans, shares: tuple[GroupWeights, ...]) -> Array:
-    """Weights that an update gathers beside the working ones, with this rank's part of them; (plans,
-    stages)."""
+    """Weights that an update gathers beside the working ones, with this rank's part; (plans, stages)."""
     weight = weight_bytes(plans.base)[0] * (plans.zero == 1)[:, None]
     parts = [s.parameters * (1.0 + 1.0 / s.traffic.state_parts)[:, None] for s in shares]
     return np.asarray(weight * sum_of(parts))
 
 
 def after_update(memory: StageMemory, copies: Array, passing: Array) -> StageMemory:
-    """Memory of a stage where gathered weights, which are there from the update to the next step's passes,
-    take more than what those passes take."""
+    """Memory of a stage where weights gathered by the update take more than the next passes."""
     more = copies > memory.activations + passing
     return replace(
         memory,
@@ -256,8 +250,7 @@ def at_fullest(
 
 
 def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
-    """Bytes of the head's tensors; where all forward passes come first, every micro-batch's scores wait for
-    the backward passes; (plans, stages)."""
+    """Bytes of the head, of every micro-batch where all forward passes come first; (plans, stages)."""
     waiting = flight if schedule_named(plans.base.schedule).scores_wait else 1.0
     return np.asarray(waiting * stages.head_bytes)
 
@@ -265,8 +258,7 @@ def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
 def buffer_bytes(
     plans: Plans, software: Software, stages: Stages, flight: Array, gathered: Array
 ) -> Array:
-    """Scores or a layer computed again, whichever is more; gathered weights, messages, placeholders,
-    workspaces; (plans, stages)."""
+    """Scores or a layer computed again, gathered weights, messages, workspaces; (plans, stages)."""
     weight = weight_bytes(plans.base)[0]
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
     always = stages.message_bytes + stages.widened_bytes + software.allocator.workspace_bytes

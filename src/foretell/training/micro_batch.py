@@ -69,8 +69,7 @@ class MicroBatch:
 
     @property
     def weight_pass_s(self) -> Num:
-        """The backward pass to the weights: what the whole one, waiting as it does, has beyond the one to the
-        inputs."""
+        """The backward pass to the weights: what the whole one has beyond the one to the inputs."""
         pass_s = self.stages.weight_s + self.sums_s + self.waits.weight_s
         if self.copies is None:
             return pass_s
@@ -101,8 +100,7 @@ def micro_batch(
     shared: tuple[tuple[GroupWeights, ...], Array],
     copies_s: BothPasses | None = None,
 ) -> MicroBatch:
-    """One micro-batch of every plan; `shared` is what data parallelism shares, and the micro-batches,
-    `copies_s` what copies to and from the host take beside each pass."""
+    """One micro-batch of every plan; `shared`: what replicas share, micro-batches; `copies_s`: to hosts."""
     sends_s, sums_s = send_seconds(plans, tables), sum_seconds(scenario, plans, stages, *shared)
     beside = MessagesBeside(sends_s=sends_s, sums_s=sums_s)
     return MicroBatch(
@@ -226,8 +224,7 @@ def copied_seconds(micro_batches: Array, copies: ExposedCopies) -> Array:
 def offload_memory(
     plans: Plans, tables: Tables, stages: Stages, memory: StageMemory
 ) -> StageMemory:
-    """What stays on the chip: of each offloaded thing two layers' worth, of activations what one micro-batch
-    keeps."""
+    """What stays on the chip: two layers' worth of each offloaded thing, one micro-batch's of activations."""
     base, layers = plans.base, np.maximum(gather(tables.stages.layers, tables.pair), 1.0)
 
     def stays(name: str, held: Array, whole: Array) -> Array:

@@ -34,8 +34,7 @@ from foretell.training.tables import Tables, distinct, gather, largest_stage
 def set_pace(
     plans: Plans, tables: Tables, pipe: Pipe, one: MicroBatch, seconds: StageSeconds, busy_s: Array
 ) -> tuple[Index, Array]:
-    """The stage that sets the pace of each plan, and its waiting for the others; (plans,). `seconds` are
-    the leaves of each stage, `busy_s` their sum."""
+    """The stage that sets the pace, and its waiting; (plans,). `busy_s` are the sums of `seconds`."""
     base, schedule = plans.base, schedule_named(plans.base.schedule)
     multiplicity = gather(tables.stages.multiplicity, tables.pair)
     runs_s, share = seconds.passes * (multiplicity > 0), tables.stages.waiting[tables.pair]

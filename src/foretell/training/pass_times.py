@@ -69,10 +69,7 @@ class PassTimes:
     """Host's time of each part forward and backward; (combinations, parts)."""
 
     def chip_s(self, slower: Num) -> tuple[Array, Array]:
-        """The chip's time of each part forward and backward, exchanges included; (combinations, parts).
-
-        Clocked work takes `slower` more of its time than at the clock of short bursts.
-        """
+        """The chip's time of each part forward and backward, clocked work `slower`; (combinations, parts)."""
         parts, waited = self.tables.parts, self.tables.exchanges
         forward, backward = (
             spent.seconds[self.shape] + slower * spent.clocked_s[self.shape]
@@ -88,8 +85,7 @@ class PassTimes:
         )
 
     def weight_s(self, slower: Num) -> Array | None:
-        """Of the backward time of each part, what its products for the gradients of weights add, beside the
-        host, to all else; None where no plan asks."""
+        """What products for weights' gradients add to each part's backward pass; None where no plan asks."""
         found = self.tables.parts.weight_s
         if found is None:
             return None
@@ -98,8 +94,7 @@ class PassTimes:
         return beside_host(chip_s, host_s) - beside_host(chip_s - products, INPUTS * host_s)
 
     def shows(self, slower: Num) -> tuple[Array, Array, Array]:
-        """Of a second that the chip takes longer for a part, forward, backward and for the modules that are
-        computed again, what the pass does."""
+        """Slopes of a part's times to the chip's: forward, backward, and modules computed again."""
         forward, backward = self.chip_s(slower)
         found = (
             chip_share(forward, self.host_s.forward_s),
@@ -111,8 +106,7 @@ class PassTimes:
         return *found, chip_share(self.again_chip_s(slower), spent.host_s[self.shape])
 
     def rerun(self, slower: Num) -> tuple[Array, Array]:
-        """The chip's time of each part forward without the operations that computing it again leaves out at
-        its end, and the pass's, beside the host."""
+        """A part computed again: the chip's time less the operations at its end, and the pass's."""
         stop = self.tables.parts.stop
         stopped_s = stop.seconds[self.shape] + slower * stop.clocked_s[self.shape]
         chip_s = self.chip_s(slower)[0] - stopped_s
@@ -164,8 +158,7 @@ def pass_times(
 
 
 def lead_s(parts: Parts, shape: Index, host_s: BothPasses) -> Array:
-    """Each layer's share of what the chip takes for the head beyond the host, which launches layers
-    meanwhile: the Trainer reads the loss after the backward pass; (combinations, 1)."""
+    """Each layer's share of the chip's time for the head beyond the host's; (combinations, 1)."""
     chip_s = parts.forward.seconds[shape, -1] + parts.backward.seconds[shape, -1]
     ahead = np.maximum(chip_s - host_s.forward_s[:, -1] - host_s.backward_s[:, -1], 0.0)
     return np.asarray(ahead / max(len(parts.order), 1))[:, None]

@@ -52,8 +52,7 @@ Refusals = Callable[[Scenario, Plan], Collection[str]]
 def make_room(
     scenario: Scenario, plan: Plan, named: Collection[str], refusals: Refusals
 ) -> tuple[Scenario, Plan]:
-    """The plan with what its software does where it would not fit, and the scenario that says so; `named` are
-    the fields that its own words give."""
+    """The plan as its software makes it fit, and the scenario that states so; `named`: given fields."""
     ways = ways_of(scenario, plan, named)
     filled = "micro_batch" not in named and bool(scenario.software.micro_tokens)
     if not (ways or filled) or _fits(scenario, plan):
@@ -78,8 +77,7 @@ def fewer_sequences(scenario: Scenario, plan: Plan, named: Collection[str]) -> l
 
 
 def ways_of(scenario: Scenario, plan: Plan, named: Collection[str]) -> list[Plan]:
-    """Plans that hold less of the states and of the activations, by what the software has and as far as the
-    plan does not say what it keeps."""
+    """Plans that hold less, by what the software has and as far as the plan leaves it open."""
     ways = [plan]
     if "zero" not in named and plan.zero == 0 and plan.dp * plan.cp > 1:
         ways.append(replace(plan, zero=1))

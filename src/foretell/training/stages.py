@@ -122,8 +122,7 @@ def exchange_waits(
     mode: Array,
     share: Array | None,
 ) -> tuple[Waits, ...]:
-    """Exchanges of each parallelism on each stage; `mode` is the code of what runs again, `share` the part of
-    a stage's layers that do where it is stated as a number of them."""
+    """Exchanges of each parallelism on each stage; `mode`: what runs again, `share`: of how many layers."""
     parts, group = tables.parts, tables.group[sums.first]
     is_layer = np.arange(len(parts.names)) < parts.kinds
     schedule = schedule_named(plans.base.schedule)
@@ -131,8 +130,7 @@ def exchange_waits(
     def both(
         name: str, forward_s: Array, backward_s: Array, behind: bool = False
     ) -> tuple[Array, Array]:
-        """Exchanges of the forward and of the backward pass, here with those of what is computed again; those
-        `behind` other work as far as the chip, not the host, bounds the pass."""
+        """Exchanges of both passes, those `behind` other work as far as the chip is the bound."""
         once_more = (mode == 2.0) * is_layer
         if parts.again is not None:
             once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]

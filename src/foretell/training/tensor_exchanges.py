@@ -61,10 +61,7 @@ Engine's defaults, num_sm and use_ce)."""
 def grid_seconds(
     parts: Parts, shape: Index, counts: Array, system: System, base: Plan
 ) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
-    """What the passes wait for on a grid, forward and backward, and what can hide it; (groups, parts).
-
-    The ranks of a row (m1) are nearest to each other. `counts` (tiers, groups) says where all stay in place.
-    """
+    """What passes on a grid wait for, and what can hide it; (groups, parts). A row's ranks are nearest."""
     wide = np.size(parts.shape.tp)
     tp, tp2 = (np.broadcast_to(x, wide)[shape] for x in (parts.shape.tp, parts.shape.tp2))
     near, far = split_counts(counts, tp / np.maximum(tp2, 1.0))

@@ -34,8 +34,7 @@ from foretell.workload.roles import Region
 
 
 def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, float, Array]:
-    """Matrix operations of a step by the usual convention, with attention as its mask leaves it, and (plans,)
-    with what is recomputed."""
+    """Matrix operations of a step by the usual convention, as masks leave them, and with recomputation."""
     job, base = scenario.job, plans.base
     model_flop, forward_flop, core_flop = step_flops(scenario.model, job, base.documents)
     # Frozen matrices have a data gradient alone; what adapters multiply is left out.

@@ -63,8 +63,7 @@ def parts_of(job: TracedJob, stage: int) -> float:
 
 
 def _live(model: TracedModel, job: TracedJob, graph: TracedGraph, *, later: bool) -> Array:
-    """Bytes of storages at each row; `later`: without gradients that are there from the first micro-batch on.
-    Ranks that share gradients keep their parts of those that are made."""
+    """Bytes of storages at each row; `later`: without gradients, which an earlier micro-batch made."""
     parts = parts_of(job, 2)
     short = later or parts > 1.0
     if job.plan.recompute == "full":
@@ -88,8 +87,7 @@ def _kept(model: TracedModel, job: TracedJob, graph: TracedGraph) -> float:
 
 
 def _gathered(model: TracedModel, job: TracedJob, size: Callable[[TracedTensor], float]) -> float:
-    """Bytes of weights that are whole while they run where ZeRO 3 shares them: what is outside of the
-    repeated blocks, one block and the next, and the gradients of one."""
+    """Bytes of weights that ZeRO 3 has whole: outside of blocks, two blocks, and the gradients of one."""
     if parts_of(job, 3) == 1.0:
         return 0.0
     blocks = dict.fromkeys(model.layers, 0.0)
@@ -206,8 +204,7 @@ def compiled_graph(graph: TracedGraph) -> TracedGraph:
 
 
 def temporary_bytes(graph: TracedGraph) -> Array:
-    """Bytes that each row takes while it runs: convolutions put channels last, in a copy of all operands;
-    ranks that share a sequence gather it for a product."""
+    """Bytes of each row while it runs: operands that convolutions reorder, sequences that are gathered."""
     own = np.zeros(len(graph.ops))
     for number, op in enumerate(graph.ops):
         s = op.sizes or {}
@@ -219,8 +216,7 @@ def temporary_bytes(graph: TracedGraph) -> Array:
 
 
 def live_bytes(graph: TracedGraph, *, later: bool = False) -> Array:
-    """Bytes of storages alive while each row runs; `later`: without gradients once they are made, as where a
-    micro-batch adds them to those of the ones before, or ranks share them."""
+    """Bytes of storages alive while each row runs; `later`: without gradients that are added or shared."""
     return running(graph.born, _ends(graph, later=later), graph.storage_bytes, len(graph.op))
 
 
@@ -250,8 +246,7 @@ def running(born: Ints, died: Ints, size: Array, rows: int) -> Array:
 def recomputation_bytes(
     graph: TracedGraph, layers: Sequence[str], *, later: bool = False
 ) -> tuple[Array, Ints]:
-    """Bytes alive at each row where every layer is computed again, and the rows that run twice; `later` as of
-    `live_bytes`."""
+    """Bytes alive at each row where layers are computed again, and the rows that run twice."""
     layer = layer_of_rows(graph, layers)
     forward = graph.phase != BACKWARD
     rows = len(graph.op)

@@ -186,11 +186,7 @@ def _lines(gpu: Array, host: Array, sync: Mask, state: tuple[float, float]) -> t
 def _compiled_lines(
     graph: TracedGraph, gpu: Array, host: Array, job: TracedJob
 ) -> tuple[Array, Array]:
-    """Kernels and their starts where a compiler joins passes over memory.
-
-    Passes between two operations of a library are one kernel: it reads what was made before and writes what
-    is read later. Views are no operations at all.
-    """
+    """Kernels and starts where a compiler joins the passes over memory between two library operations."""
     kinds = np.array([op.kind for op in graph.ops])[graph.op]
     apart, alone = of_library(graph), outside(graph)
     gpu, host = gpu.copy(), host.copy()

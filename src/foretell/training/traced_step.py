@@ -236,8 +236,7 @@ def _stage(
 
 
 def model_flops(op: TracedOp) -> tuple[float, float]:
-    """Operations of a product as they are counted for MFU, attention as the whole square and by its pairs:
-    the backward pass is twice the forward one."""
+    """Operations of a product as MFU counts them, attention as the whole square and by its pairs."""
     if op.kind != "attention" or not op.sizes:
         return op.flops, op.flops
     s = op.sizes

@@ -65,8 +65,7 @@ torchrun gives each rank (OMP_NUM_THREADS=1), has about as much as an eighth."""
 
 
 def on_host(plan: Plan) -> bool:
-    """Whether the host's cores update weights whose states live there, as ZeRO-Offload, FSDP and Megatron do;
-    states in 8 bits come to the chip in pages."""
+    """Whether the host's cores update weights whose states are there; states in 8 bits come in pages."""
     return "optimizer" in offloads(plan.offload) and not optimizer_of(plan.optimizer).state_bytes
 
 

@@ -182,8 +182,7 @@ def whole(
 
 
 def interleaving_saves(scenario: Scenario, plan: Plan, bubble_s: float) -> float:
-    """Seconds of waiting for other stages that interleaved ones spare, where the plan has one run of layers a
-    stage: launches seldom say so, and runs in print hardly ever."""
+    """Seconds of waiting that interleaved stages spare, where the plan has one run of layers a stage."""
     if not (plan.vpp == 1 and plan.schedule in USUAL_SCHEDULES):
         return 0.0
     return bubble_s * (1.0 - 1.0 / max(len(scenario.model.stack.layers) / plan.pp, 1.0))
@@ -203,8 +202,7 @@ def _no_surer(
 
 
 def step_evidence(step: Leaf, seen: int) -> Evidence:
-    """What a step rests on: datasheets where a leaf does, else fitted where this software was seen with this
-    kind of model on this generation of chips, and transferred elsewhere."""
+    """What a step rests on: datasheet if a leaf does, fitted if its software was seen with chips and kind."""
     if any(child.evidence == "datasheet" for child in step.children if child.value > 0.0):
         return "datasheet"
     return "fitted" if seen else "transferred"

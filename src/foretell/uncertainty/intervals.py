@@ -86,8 +86,7 @@ def _ends(value: float, scale: float, shift: float = 0.0) -> Ends:
 
 
 def fit_probability(scenario: Scenario, plan: Plan, held: HeldBytes, capacity_bytes: Num) -> Array:
-    """How probable it is that what the process needs is within the capacity: one half where what it is
-    predicted to hold just fits."""
+    """Probability that the process fits the capacity: one half where its predicted bytes just fit."""
     errors = _errors_of(scenario, plan)
     own = np.asarray(held.peak_bytes) - np.asarray(held.reserved_bytes)
     room = np.maximum(np.asarray(capacity_bytes) - own, 1.0)
@@ -191,10 +190,7 @@ def of_estimate(result: StepEstimate) -> Intervals:
 
 
 def memory_of(result: StepEstimate) -> Intervals:
-    """p50 and p90 of what tensors, the allocator and the process take; none where the question is not known.
-
-    Where peaks were measured, all of them err as the peak does.
-    """
+    """p50 and p90 of what tensors, allocator and process take; none where the question is not known."""
     names = [name for name, output in OUTPUTS.items() if output.rule in ("tensors", "memory")]
     if result.peak_interval is not None:
         of = cause(result.peak_memory_bytes, result.peak_interval)
@@ -243,10 +239,7 @@ def of_run(run: Run, result: StepEstimate, scenario: Scenario) -> Intervals:
 
 
 def of_served(served: ServiceEstimate) -> Intervals:
-    """Means of latencies, rates, money and energy of a service.
-
-    Where requests arrive at a given rate, as many are answered however long each takes.
-    """
+    """Latencies, rates, money and energy of a service; at a given rate of arrival that rate stays."""
     if served.interval is None:
         return {}
     request = request_time(served)

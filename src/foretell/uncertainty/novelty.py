@@ -106,8 +106,7 @@ def novelty_of(
 def seen_together(
     kind: str, facts: QuestionFacts, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
 ) -> int:
-    """Worlds in which this software ran this kind of model on this generation of chips; none where no
-    software is named."""
+    """Worlds in which this software ran this kind of model on this generation of chips."""
     known = sightings_without(kind, sources, chips) if facts.software else ()
     return worlds(one for one in known if same_triple(one.facts, facts))
 

@@ -67,8 +67,7 @@ def reason_of(
     low: float,
     high: float,
 ) -> str:
-    """What of a question is new, what to expect (the ends of its interval over its value), and what a
-    measured run would make of it."""
+    """What of a question is new, what to expect, and what a measured run would make of it."""
     after = math.expm1(width_after_one(model, novelty) / 2.0)
     return (
         f"{what_is_new(model, facts, novelty)}: expect {low:.2g} to {high:.2g} times this; "

@@ -124,10 +124,7 @@ def choose(
     surfaces: Sequence[Surface] | None = None,
     version: str = "",
 ) -> FamilyCoefficients:
-    """The coefficients of a family for a chip and dtype, under the first software named that has any.
-
-    A version that was measured is taken, else the newest.
-    """
+    """Coefficients for a chip and dtype, of the first software named that has any, and the newest version."""
     formula = family_named(family)
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")

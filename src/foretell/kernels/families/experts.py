@@ -183,8 +183,7 @@ def _products(n: Array, k: Array, loads: Loads, c: ExpertsCoefficients, engine: 
 def _tiled(
     n: Array, k: Array, loads: Loads, c: ExpertsCoefficients, engine: Engine, fill: Num = 1.0
 ) -> tuple[Array, Array]:
-    """Seconds of the memory and of the matrix units with each size of tile, on the last axis; `fill` is the
-    share of a tile's filling that shows."""
+    """Seconds of memory and matrix units by tile, on the last axis; `fill`: how far half-empty tiles show."""
     bytes_per_s, cores = _last(engine.bytes_per_s), _last(engine.cores)
     form = engine.dtype
     tiles = loads.tiles[..., None, :]

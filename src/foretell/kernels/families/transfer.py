@@ -109,8 +109,7 @@ def _place(surface: Surface, otherwise: float) -> float:
 
 
 def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array, chip: Chip) -> Any:
-    """The weighted geometric mean of what was fitted, as this chip's clock and cores have it; what was chosen
-    is the heaviest surface's."""
+    """Weighted geometric mean of what was fitted, on this chip's clock; choices of the heaviest."""
     tables = [_on_clock(formula, s, chip) for s in surfaces]
     heaviest = tables[int(np.argmax(weight))]
     if len(surfaces) == 1:
@@ -125,8 +124,7 @@ def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array, chip: Chi
 
 
 def _on_clock(formula: Family, surface: Surface, chip: Chip) -> dict[str, Num]:
-    """A surface's coefficients where cycles are this chip's and not those of the one that was measured; of a
-    batch of chips, one value for each."""
+    """A surface's coefficients with the cycles of this chip, or of each chip of a batch."""
     values: dict[str, Num] = dict(surface.coefficients)
     if not (formula.clocked or formula.cached) or not exists(surface.chip):
         return values

@@ -83,10 +83,7 @@ def axis_by_axis_cost(collective: Collective, topology: Topology) -> Cost:
 
 
 def rotated_cost(collective: Collective, topology: Topology, *, balanced: bool = False) -> Cost:
-    """All axes at once: latencies add up as before, and the busiest axis sets the pace.
-
-    (n-1)/n S/(2 k b) on a torus of k equal axes. With `balanced` the same for two unequal ones.
-    """
+    """All axes at once: (n-1)/n S/(2 k b) on k equal axes; `balanced`: two unequal ones end together."""
     axes = topology.axes()
     latency = np.sum(np.broadcast_arrays(*(axis_cost(a).latency_s for a in axes)), 0)
     total = [np.asarray(0.0)] * len(axes)

@@ -17,10 +17,7 @@ from foretell.network.topologies.base import Cost, Topology
 
 
 def cost(collective: Collective, topology: Topology) -> Cost:
-    """α + S/B for all-reduce, broadcast and reduce; α + (n-1)/n S/B for the halves of all-reduce.
-
-    A reduce-scatter gains nothing over direct messages: every member still sends all but its own.
-    """
+    """α + S/B for all-reduce, broadcast and reduce; α + (n-1)/n S/B for gathers and scatters."""
     members = topology.members
     share = (members - 1.0) / members if collective in ("all-gather", "reduce-scatter") else 1.0
     return topology.reduction().times(np.ones_like(members), share)

@@ -79,8 +79,7 @@ class Groups(Topology):
         return self._leaving(1.0)
 
     def ring_both(self) -> Cost:
-        """Two messages through each port, and two out of each group, at best to two others: over all links
-        with routes by load, else over the bundle to each."""
+        """Two messages through each port, two out of each group: over all links where routes go by load."""
         if self.adaptive:
             return self._evenly(2.0)
         one = self._leaving(1.0)

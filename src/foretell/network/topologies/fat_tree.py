@@ -160,10 +160,7 @@ class FatTree(Topology):
 
 
 def from_tier(tier: Tier, members: Num) -> FatTree:
-    """Leaves as `shape` says (members a leaf, leaves); without it every member is a leaf of its own.
-
-    A tier joins nodes or groups of chips, each of which uses its share of the tapered links.
-    """
+    """Leaves as `shape` says (members a leaf, leaves); without it every member is a leaf of its own."""
     return FatTree(
         members=members,
         leaf_members=float(tier.shape[0]) if tier.shape else 1.0,

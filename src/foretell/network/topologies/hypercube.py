@@ -13,10 +13,7 @@ NAMES = ("hypercube",)
 
 
 def from_tier(tier: Tier, members: Num) -> Grid:
-    """A mesh of k axes of two, a chip's rate divided over its k links; a group is a subcube.
-
-    Members that are no power of two wind through the cube as a line along the last axis.
-    """
+    """A mesh of k axes of two with k links a chip; groups that are no power of two wind along the last."""
     if not power_of_two(tier.size).all():
         raise bad_input(
             f"network.{tier.name}.size",

@@ -11,10 +11,7 @@ NAMES = ("torus",)
 
 
 def from_tier(tier: Tier, members: Num) -> Grid:
-    """A chip's rate divided over two links an axis; only an axis that is filled wraps around.
-
-    An axis of two has one cable, so it counts as a line.
-    """
+    """A chip's rate over two links an axis; an axis that is filled wraps around, one of two is a line."""
     shape = tier_shape(tier)
     link_s_per_byte = 2.0 * len(shape) / (tier.bandwidth_bytes_per_s * tier.taper)
     return grid(shape, members, link_s_per_byte, tier.latency_s, wraps=True)

@@ -22,10 +22,7 @@ def bubble_s(times: RankTimes, pipe: Pipe) -> Array:
 
 
 def apart_s(times: RankTimes, pipe: Pipe) -> Array:
-    """As `bubble_s` without the late beginning of the last rank, so that b does not limit what is filled.
-
-    Exact for equal ranks and mu >= p.
-    """
+    """As `bubble_s` without the late beginning of the last rank; exact for equal ranks and mu >= p."""
     own = [times.own(part) for part in (times.forward_s, times.weight_s)]
     filled = (np.minimum(pipe.micro_batches, pipe.pp) - 1.0) * np.minimum(*own)
     return np.asarray(np.maximum(times.others(times.forward_s + times.input_s) - filled, 0.0))

@@ -43,11 +43,7 @@ class Collective:
 
 
 def step_collectives(scenario: Scenario, plan: Plan) -> tuple[tuple[Collective, ...], ...]:
-    """Messages of a step for one rank of each pipeline stage, in the order of the stages.
-
-    A stage's gradients travel in `message_count` messages, rounded up here: the closed form may have a
-    fraction of one.
-    """
+    """Messages of a step for one rank of each stage; numbers of messages are rounded up."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)

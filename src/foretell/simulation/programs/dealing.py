@@ -141,10 +141,7 @@ def contents_of(
     head: float = 0.0,
     told: tuple[int, ...] = (),
 ) -> Contents:
-    """Which parts are on each chunk of each rank; DualPipe's two chunks are two stages.
-
-    `head` is the head's cost in layers where layers are dealt by cost (sharding/pipeline.py).
-    """
+    """Parts on each chunk of each rank; `head` is its cost in layers where layers are dealt by cost."""
     found = [list(rank) for rank in chunk_layers(tuple(order), pp, vpp, layout, head, told)]
     both = layout == "both"
     first = [(0, 0), (pp - 1, 1)] if both else [(0, 0)]

@@ -7,7 +7,7 @@ norm        RMS norms are widened to 32 bits, squared, averaged, scaled, rounded
             an element forward and 84 backward. 32 bits of the input and the normalised input in 16
             are kept (4 + 2), in Gemma's the latter in 32 as well: its weights are added to one and multiplied
             before the rounding. Norms of queries and keys are the same. LayerNorm is one kernel. Families
-            that write theirs otherwise keep other bytes (NORM_BYTES).
+            that write theirs otherwise keep other bytes (catalog/kernels/modules.toml).
 rotary      q cos + rotate_half(q) sin: products, halves negated and joined, a sum; keeps nothing. Joined with
             a part that is not rotated, queries lie head by head, and so does attention's result: its copy for
             the output map is kept besides.
@@ -24,10 +24,12 @@ adapters    PEFT's are in 32 bits since 0.12 (autocast_adapter_dtype): each cast
             that. Before, they had the dtype of the frozen weights (LoraLayer.update_layer).
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
+from foretell.catalog.files import ROOT, read_table
 from foretell.kernels.call_records import FrameworkForm
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
@@ -38,75 +40,11 @@ from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
 from foretell.workload.roles import ENDS, OpRole, Region, SavedRole
 
-JOINT = (
-    "gpt2",
-    "gpt_neox",
-    "bloom",
-    "falcon",
-    "mpt",
-    "gpt_bigcode",
-    "phi3",
-    "codegen",
-    "dbrx",
-    "qwen",
-)
-"""Families whose queries, keys and values are one linear layer."""
-VIEWED = ("phi3", "gpt_neox")
-"""Of these, families whose values are a view of its result, which stays beside rotated queries and keys."""
-JOINT_HALVES = ("phi3",)
-"""Families whose gate and up projections are one linear layer."""
-NORM_BYTES = {
-    **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3", "helium"), 8.0),
-    **dict.fromkeys(("cohere", "cohere2"), 12.0),
-    "olmo": 4.0,
-}
-"""Family -> bytes that its norms keep of an element of their input where they are not as most: RMS norms that
-multiply by the weights before they round, a LayerNorm written as operations in 32 bits, one whose input is
-widened."""
-DROPOUT = (
-    "gpt2",
-    "gpt_bigcode",
-    "seed_oss",
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "distilbert",
-    "electra",
-    "esm",
-    "opt",
-    "bart",
-    "mbart",
-    "marian",
-    "pegasus",
-)
-"""Families that train with dropout unless their config says otherwise."""
-COPIED = (
-    "phi",
-    "phi3",
-    "stablelm",
-    "nemotron",
-    "glm",
-    "glm4",
-    "glm4_moe",
-    "gpt_neox",
-    "whisper",
-)
-"""Families whose queries lie head by head, since rotated and plain parts are joined or they are made
-contiguous: so does what fused attention makes of them, and the output map reads a copy of it."""
-WIDE_ROUTERS = ("deepseek_v2", "deepseek_v3", "glm4_moe")
-"""Families whose router reads its input in 32 bits, a copy of its own."""
-WIDE_QUERIES = ("gpt_neo", "gptj", "codegen")
-"""Families that multiply queries and keys in 32 bits, without a fused kernel."""
-SCALED = ("dinov2",)
-"""Families that multiply the results of parts by learnt scales, whose gradients read them."""
-CAPPED = ("gemma2",)
-"""Families whose scores are capped by a tanh in front of the loss."""
-COMPOSED = {"gelu_new": 8.0, "gelu_fast": 8.0, "xielu": 9.0}
+FILE = read_table(ROOT / "kernels" / "modules.toml")
+FAMILIES: Mapping[str, Sequence[str]] = FILE["families"]
+"""Word -> families of which it holds."""
+COMPOSED: Mapping[str, float] = FILE["composed"]
 """Activations that are written as operations of their own, and the bytes that they keep of an element."""
-COMPOSED_HERE = {"esm": 6.0}
-"""The same of families that write an activation of another name out."""
-
-
 ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP)
 """Maps that read the entry of a mixer or a feed-forward part."""
 
@@ -161,22 +99,22 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
     plain = not (wide or "adapters=widened" in software.passes)
     return ModuleForm(
         rms=layer.norm_kind == "rms",
-        norm_bytes=NORM_BYTES.get(model.family),
-        copied=model.family in COPIED and plan.flash,
-        viewed=model.family in VIEWED,
-        joint=model.family in JOINT or not software.maps_apart,
-        composed=COMPOSED_HERE.get(model.family, COMPOSED.get(activation, 0.0)),
-        scaled=model.family in SCALED,
-        wide_router=model.family in WIDE_ROUTERS,
-        wide_queries=model.family in WIDE_QUERIES and not plan.flash,
-        capped=model.family in CAPPED,
-        dropout=model.family in DROPOUT,
+        norm_bytes=FILE["norm_bytes"].get(model.family),
+        copied=model.family in FAMILIES["copied"] and plan.flash,
+        viewed=model.family in FAMILIES["viewed"],
+        joint=model.family in FAMILIES["joint"] or not software.maps_apart,
+        composed=FILE["composed_here"].get(model.family, COMPOSED.get(activation, 0.0)),
+        scaled=model.family in FAMILIES["scaled"],
+        wide_router=model.family in FAMILIES["wide_router"],
+        wide_queries=model.family in FAMILIES["wide_queries"] and not plan.flash,
+        capped=model.family in FAMILIES["capped"],
+        dropout=model.family in FAMILIES["dropout"],
         wide=wide,
         fused=plan.fused,
         frozen=plan.lora > 0,
         narrow=wide or plain or plan.autocast != "auto" or plan.fused,
         plain=plain,
-        halves=model.family in JOINT_HALVES,
+        halves=model.family in FAMILIES["joint_halves"],
     )
 
 

@@ -8,9 +8,11 @@ shares of the chip's own figures; none belongs to a module.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 
+from foretell.catalog.files import ROOT, read_table
 from foretell.kernels.calls import load_elements
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import FamilyOnChip, family_on_chip
@@ -42,65 +44,34 @@ class PassForm:
     """Its plain operations where channels lie last, over those elsewhere."""
 
 
-PASSES: Mapping[str, PassForm] = {
-    "native_layer_norm": PassForm(row_flop=1e5),
-    "native_layer_norm_backward": PassForm(kernels=2.0, row_flop=2.2e5),
-    "_fused_rms_norm": PassForm(row_flop=4e4),
-    "_fused_rms_norm_backward": PassForm(kernels=2.0, row_flop=7e4),
-    "native_group_norm": PassForm(kernels=3.0, flop=350.0),
-    "native_group_norm_backward": PassForm(kernels=4.0, flop=480.0),
-    "native_batch_norm": PassForm(flop=240.0, narrow_flop=370.0, by_channel=150.0, last=0.6),
-    "native_batch_norm_backward": PassForm(
-        flop=400.0, narrow_flop=480.0, by_channel=260.0, last=0.45
-    ),
-    "gelu": PassForm(narrow_flop=90.0),
-    "gelu_backward": PassForm(narrow_flop=70.0),
-    "slice_backward": PassForm(kernels=2.0, traffic=2.0),
-    "select_backward": PassForm(kernels=2.0, traffic=1.1),
-    "constant_pad_nd": PassForm(kernels=2.0, traffic=1.5),
-    "_log_softmax": PassForm(traffic=1.7),
-    "_log_softmax_backward_data": PassForm(traffic=1.4),
-    "native_dropout": PassForm(traffic=1.35),
-    "_to_copy": PassForm(traffic=1.4),
-    "clone": PassForm(traffic=1.25),
-    "nll_loss_backward": PassForm(traffic=0.5),
-    "upsample_bilinear2d_backward": PassForm(flop=640.0),
-    "stack": PassForm(traffic=1.5),
-    "cat": PassForm(traffic=2.2),
-    "max_pool2d_with_indices": PassForm(flop=270.0),
-    "max_pool2d_with_indices_backward": PassForm(flop=800.0),
-    "upsample_nearest2d": PassForm(flop=180.0),
-    "upsample_nearest2d_backward": PassForm(flop=120.0),
-}
-"""Operations whose kernels are more than one pass over inputs and results. Plain operations are times on one
-H200 in its 67 TFLOP/s: tools/modules/measure.py."""
+FILE = read_table(ROOT / "kernels" / "traced.toml")
+PASSES: Mapping[str, PassForm] = {name: PassForm(**form) for name, form in FILE["passes"].items()}
+"""Operations whose kernels are more than one pass over inputs and results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Rates of families that only traced modules have; shares of the chip's own figures."""
+    """Rates of families that only traced modules have, as shares of the chip's own figures."""
 
-    stream: float = 0.86
-    """Share of the memory bandwidth that passes over memory reach."""
-    cache_gain: float = 1.25
-    """How much faster what the last-level cache holds is read and written."""
-    in_step: float = 1.08
-    """How much longer kernels take within a step than one after the other on the same data, which the cache
-    still has: the median of 49 steps that the GPU bounds."""
-    launch_s: float = 1.6e-6
+    stream: float
+    """Memory bandwidth that passes over memory reach."""
+    cache_gain: float
+    """How much faster what the last-level cache holds is."""
+    in_step: float
+    """How much longer kernels take within a step than on data that the cache still has."""
+    launch_s: float
     """A kernel with next to nothing to do, behind another."""
-    depthwise_flop: float = 0.045
-    """Share of the plain units' peak that depthwise convolutions of rows of pixels reach."""
-    layout: float = 0.42
-    """Share of the bandwidth at which cuDNN changes the order of channels and pixels."""
-    sort: float = 0.12
-    """Share of the bandwidth at which keys are sorted, over eight passes."""
-    fft_passes: float = 1.5
+    depthwise_flop: float
+    """Plain units' peak that depthwise convolutions reach."""
+    layout: float
+    """Bandwidth at which cuDNN changes the order of channels and pixels."""
+    sort: float
+    """Bandwidth at which keys are sorted, over eight passes."""
+    fft_passes: float
     """Passes over inputs and results of a Fourier transform."""
 
 
-RATES = Rates()
-"""As measured on one H200."""
+RATES = Rates(**{f.name: FILE["rates"][f.name] for f in fields(Rates)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

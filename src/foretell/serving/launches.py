@@ -10,7 +10,7 @@ Llama layer, and two more that join the new keys and values to the cache.
 from functools import lru_cache
 
 from foretell.kernels.families.base import DTYPES
-from foretell.kernels.modules import COMPOSED, JOINT, JOINT_HALVES
+from foretell.kernels.modules import COMPOSED, FAMILIES
 from foretell.serving.formats import is_narrow, kernel_format, narrow_dense
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment
@@ -120,7 +120,7 @@ def module_launches(model: Model) -> float:
 def layer_kernels(layer: Layer, model: Model) -> float:
     """Kernels of one layer."""
     norm = RMS_NORM if layer.norm_kind == "rms" else LAYER_NORM
-    maps = 1.0 if model.family in JOINT else 3.0
+    maps = 1.0 if model.family in FAMILIES["joint"] else 3.0
     rotary = ROTARY if model.embedding.rotary else 0.0
     found = norm * layer.norms
     for mixer in layer.mixers:
@@ -130,7 +130,7 @@ def layer_kernels(layer: Layer, model: Model) -> float:
     match layer.ffn:
         case Dense(gated=gated, activation=name):
             act = COMPOSED_GELU if name in COMPOSED else 1.0
-            gates = 2.0 if gated and model.family not in JOINT_HALVES else 1.0
+            gates = 2.0 if gated and model.family not in FAMILIES["joint_halves"] else 1.0
             found += gates + act + (1.0 if gated else 0.0) + 1.0 + RESIDUAL
         case Experts():
             found += EXPERTS + RESIDUAL

@@ -11,6 +11,7 @@ gets longer. Every task is visited once.
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,6 +141,19 @@ def check_sizes(schedule: Schedule, pp: int, vpp: int, micro_batches: int) -> No
         raise BadInput(problems)
 
 
+class Result(NamedTuple):
+    """What a task makes for another."""
+
+    number: int
+    """Its number among all results."""
+    to: int
+    """The place that needs it; negative: none."""
+    backward: bool
+    """Whether it is a gradient."""
+    micro_batch: int
+    """Its micro-batch."""
+
+
 class Player:
     """Longest paths, rank by rank as far as their inputs are there.
 
@@ -164,6 +178,8 @@ class Player:
         self.there = [-1.0] * (2 * places * micro_batches)
         """When each result was there; backward ones behind all forward ones; negative: not yet."""
         self.second_half = places * micro_batches
+        self.free = [0.0] * pp
+        """When each rank has done its last task."""
         self.waits: dict[int, int] = {}
         """The rank that waits for a result; no result goes to two ranks."""
 
@@ -174,19 +190,26 @@ class Player:
         ready = deque(range(len(orders)))
         while ready:
             rank = ready.popleft()
-            order, free = orders[rank], ends[rank][-1] if ends[rank] else 0.0
+            order = orders[rank]
             for at in range(len(ends[rank]), len(order)):
-                start = self.inputs(rank, order[at])
-                if start < 0.0:
+                there = self.inputs(rank, order[at])
+                if there < 0.0:
                     break
-                start = max(start, free)
-                free = start + self._seconds(rank, order[at])
+                start, end = self.perform(rank, order, at, there)
                 starts[rank].append(start)
-                ends[rank].append(free)
-                ready.extend(self.results(rank, order[at], free))
+                ends[rank].append(end)
+                ready.extend(self.pass_on(rank, order, at))
         if any(len(end) < len(order) for end, order in zip(ends, orders, strict=True)):
             raise RuntimeError("the ranks wait for each other: an order of tasks is wrong")
         return starts, ends
+
+    def perform(
+        self, rank: int, order: Sequence[Task], at: int, there: float
+    ) -> tuple[float, float]:
+        """Beginning and end of a task whose inputs are there."""
+        start = max(there, self.free[rank])
+        self.free[rank] = start + self._seconds(rank, order[at])
+        return start, self.free[rank]
 
     def inputs(self, rank: int, task: Task) -> float:
         """When a task's inputs are there; negative, and remembered, when one is not yet."""
@@ -231,17 +254,28 @@ class Player:
         other = rank * self.chunks + task.other_chunk
         return self.forward[place] + self.input[other] + self.weight[other] - self.saved
 
-    def results(self, rank: int, task: Task, end: float) -> list[int]:
-        """Note what a task has made; the ranks that waited for it."""
-        made = []
+    def results(self, rank: int, task: Task) -> list[Result]:
+        """What a task makes."""
+        first, made = rank * self.chunks, list[Result]()
         if task.does in "FP":
-            made.append((rank * self.chunks + task.chunk) * self.many + task.micro_batch)
-        if task.does in "BD":
-            place = rank * self.chunks + task.chunk
-            made.append(self.second_half + place * self.many + task.micro_batch)
-        if task.does == "P":
-            place = rank * self.chunks + task.other_chunk
-            made.append(self.second_half + place * self.many + task.other_micro_batch)
+            place = first + task.chunk
+            number = place * self.many + task.micro_batch
+            made.append(Result(number, self.behind[place], False, task.micro_batch))
+        if task.does in "BDP":
+            pair = task.does == "P"
+            place = first + (task.other_chunk if pair else task.chunk)
+            micro_batch = task.other_micro_batch if pair else task.micro_batch
+            number = self.second_half + place * self.many + micro_batch
+            made.append(Result(number, self.before[place], True, micro_batch))
+        return made
+
+    def pass_on(self, rank: int, order: Sequence[Task], at: int) -> list[int]:
+        """Note what a task has made; the ranks that waited for it."""
+        made = self.results(rank, order[at])
         for result in made:
-            self.there[result] = end
-        return [self.waits.pop(result) for result in made if result in self.waits]
+            self.there[result.number] = self.free[rank]
+        return self.waiting(made)
+
+    def waiting(self, made: Sequence[Result]) -> list[int]:
+        """The ranks that waited for some results."""
+        return [self.waits.pop(one.number) for one in made if one.number in self.waits]

@@ -10,7 +10,6 @@ is that rank's own, so ranks meet only in the inputs that they wait for, and eve
 events.py. At the end of the step all ranks wait for each other (the norm of the gradients), then update.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -105,30 +104,24 @@ class StepPlayer(Player):
             for one, here in zip(self.ranks, program.ranks, strict=True)
         ]
 
-    def play(self, orders: Sequence[Sequence[Task]]) -> tuple[list[list[float]], list[list[float]]]:
-        """Beginning and end of every task of every rank."""
-        starts: list[list[float]] = [[] for _ in orders]
-        ends: list[list[float]] = [[] for _ in orders]
-        ready = deque(range(len(orders)))
-        while ready:
-            rank = ready.popleft()
-            order, one = orders[rank], self.ranks[rank]
-            for at in range(len(ends[rank]), len(order)):
-                there = self.inputs(rank, order[at])
-                if there < 0.0:
-                    break
-                starts[rank].append(self._do(one, rank, order, at, there))
-                ends[rank].append(one.now)
-                ready.extend(self._pass_on(one, rank, order[at]))
-                if one.later and (at + 1 == len(order) or self.sends_each):
-                    self._stand_still(one)
-                if self.sends_each and one.queue and order[at].does != "F":
-                    # Gradients that every micro-batch sends are waited for where its backward pass ends,
-                    # as DeepSpeed does (it synchronises the stream of its reductions there).
-                    one.wait_for(one.asked - 1)
-        if any(len(end) < len(order) for end, order in zip(ends, orders, strict=True)):
-            raise RuntimeError("the ranks wait for each other: an order of tasks is wrong")
-        return starts, ends
+    def pass_on(self, rank: int, order: Sequence[Task], at: int) -> list[int]:
+        """Note what a task has made, sent where another rank needs it; the ranks that waited for it."""
+        one, made = self.ranks[rank], self.results(rank, order[at])
+        for result in made:
+            when = one.now
+            if result.to >= 0 and result.to // self.chunks != rank and self.program.send_s > 0.0:
+                when = self._send(one)
+                begun, (target, chunk) = when - self.took_s, divmod(result.to, self.chunks)
+                sent = StageSend(begun, when, target, result.backward, chunk, result.micro_batch)
+                one.sends.append(sent)
+            self.there[result.number] = when
+        if one.later and (at + 1 == len(order) or self.sends_each):
+            self._stand_still(one)
+        if self.sends_each and one.queue and order[at].does != "F":
+            # Gradients that every micro-batch sends are waited for where its backward pass ends,
+            # as DeepSpeed does (it synchronises the stream of its reductions there).
+            one.wait_for(one.asked - 1)
+        return self.waiting(made)
 
     def _stand_still(self, one: Rank) -> None:
         """Send what nothing overlaps: after each pass where every micro-batch sends, else at the end."""
@@ -162,9 +155,11 @@ class StepPlayer(Player):
         hidden = self.program.hidden_share * min(experts, both.chip_s)
         return replace(both, exchange_s=(tensor, context, experts - hidden))
 
-    def _do(self, one: Rank, rank: int, order: Sequence[Task], at: int, there: float) -> float:
-        """Run one task; when it began."""
-        task, work = order[at], self.work(rank, order[at])
+    def perform(
+        self, rank: int, order: Sequence[Task], at: int, there: float
+    ) -> tuple[float, float]:
+        """Run one task: when it began and ended."""
+        one, task, work = self.ranks[rank], order[at], self.work(rank, order[at])
         if there > one.now:
             one.spent["bubble"] += there - one.now
             one.idle(there)
@@ -191,7 +186,7 @@ class StepPlayer(Player):
             if one.copies_free > one.now:
                 spent["offload"] += one.copies_free - one.now
                 one.idle(one.copies_free)
-        return begin
+        return begin, one.now
 
     def _launched(self, one: Rank, work: Pass) -> float:
         """What the chip waits for the host, which may have launched some of the pass already."""
@@ -309,32 +304,6 @@ class StepPlayer(Player):
             copies_s += here[task.other_chunk].copies_backward_s
         return copies_s
 
-    def _pass_on(self, one: Rank, rank: int, task: Task) -> list[int]:
-        """Note what a task has made, sent where another rank needs it; the ranks that waited for it."""
-        made: list[tuple[int, int, bool, int]] = []
-        first, many = rank * self.chunks, self.many
-        if task.does in "FP":
-            place = first + task.chunk
-            result = place * many + task.micro_batch
-            made.append((result, self.behind[place], False, task.micro_batch))
-        if task.does in "BD":
-            place = first + task.chunk
-            result = self.second_half + place * many + task.micro_batch
-            made.append((result, self.before[place], True, task.micro_batch))
-        if task.does == "P":
-            place = first + task.other_chunk
-            result = self.second_half + place * many + task.other_micro_batch
-            made.append((result, self.before[place], True, task.other_micro_batch))
-        for result, to, backward, micro_batch in made:
-            when = one.now
-            if to >= 0 and to // self.chunks != rank and self.program.send_s > 0.0:
-                when = self._send(one)
-                target, chunk = divmod(to, self.chunks)
-                begun = when - self.took_s
-                one.sends.append(StageSend(begun, when, target, backward, chunk, micro_batch))
-            self.there[result] = when
-        return [self.waits.pop(result) for result, *_ in made if result in self.waits]
-
     def _send(self, one: Rank) -> float:
         """Send to another rank, standing still or beside the next pass; when it is there."""
         longer, rate = self.contention.of_send(int(one.queue[0][2])) if one.queue else (1.0, 1.0)
@@ -361,7 +330,7 @@ def play_step(
     check_sizes(schedule, pp, vpp, program.micro_batches)
     orders = [tuple(schedule.tasks(rank, pp, vpp, program.micro_batches)) for rank in range(pp)]
     player = StepPlayer(schedule, program, factors)
-    starts, ends = player.play(orders)
+    starts, ends = player.run(orders)
     for one in player.ranks:
         if one.queue:
             one.wait_for(one.asked - 1)

@@ -8,7 +8,6 @@ shares of the chip's own figures; none belongs to a module.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 
 import numpy as np
 
@@ -71,7 +70,7 @@ class Rates:
     """Passes over inputs and results of a Fourier transform."""
 
 
-RATES = Rates(**{f.name: FILE["rates"][f.name] for f in fields(Rates)})
+RATES = Rates(**{k: v for k, v in FILE["rates"].items() if k not in ("source", "status")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,13 +260,15 @@ class Player:
         if task.does in "FP":
             place = first + task.chunk
             number = place * self.many + task.micro_batch
-            made.append(Result(number, self.behind[place], False, task.micro_batch))
+            made.append(
+                Result(number, self.behind[place], backward=False, micro_batch=task.micro_batch)
+            )
         if task.does in "BDP":
             pair = task.does == "P"
             place = first + (task.other_chunk if pair else task.chunk)
             micro_batch = task.other_micro_batch if pair else task.micro_batch
             number = self.second_half + place * self.many + micro_batch
-            made.append(Result(number, self.before[place], True, micro_batch))
+            made.append(Result(number, self.before[place], backward=True, micro_batch=micro_batch))
         return made
 
     def pass_on(self, rank: int, order: Sequence[Task], at: int) -> list[int]:

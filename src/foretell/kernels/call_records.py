@@ -1,7 +1,9 @@
 """Kernel calls of operations: the records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
+
+import numpy as np
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -9,6 +11,19 @@ from foretell.specs.arrays import Array, Index
 from foretell.workload.ops import Work
 
 Sizes = Mapping[str, Num]
+
+
+def table_of(values: Sequence[Num], width: int) -> Array:
+    """Numbers and arrays over shapes as one (values, shapes) array."""
+    if width == 1:
+        try:
+            return np.array(values, dtype=float).reshape(-1, 1)
+        except ValueError:  # numbers beside arrays of one number
+            pass
+    rows = np.empty((len(values), width))
+    for row, value in zip(rows, values, strict=True):
+        row[...] = value
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from foretell.kernels.call_records import PLAINLY, Call, CallStack, FrameworkForm
+from foretell.kernels.call_records import PLAINLY, Call, CallStack, FrameworkForm, table_of
 from foretell.kernels.families.gemm import WHOLE_LOAD
 from foretell.kernels.fusion import kind_of
 from foretell.specs._base import Num, with_fields
-from foretell.specs.arrays import Array
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 from foretell.workload.roles import ENDS, OpRole, Region
 
@@ -245,6 +244,9 @@ def load_elements(*rows: Num) -> Num:
     kernels for 4: on one H200, products whose n or k was a multiple of 4 ran as fast as of 2, and their m
     made no difference in any pass.
     """
+    if all(type(row) is float for row in rows):
+        loads = (load for load in (WHOLE_LOAD, 2.0) if all(row % load == 0.0 for row in rows))
+        return next(loads, 1.0)
     whole = pairs = np.True_
     for row in rows:
         whole = whole & (np.mod(row, WHOLE_LOAD) == 0.0)
@@ -363,28 +365,22 @@ def call_stacks(
 
 def _stack(calls: Sequence[Call], linear: bool, width: int) -> CallStack:
     first, work = calls[0], [c.work for c in calls]
+    columns: dict[str, list[Num]] = {n: [c.sizes[n] for c in calls] for n in first.sizes}
+    columns |= {f" {name}": [getattr(w, name) for w in work] for name in WORK}
+    columns[" launches"] = [c.launches for c in calls]
+    # All of it as one array: each by itself costs as much again.
+    table = table_of([value for column in columns.values() for value in column], width)
+    found = dict(zip(columns, table.reshape(len(columns), len(calls), width), strict=True))
     return CallStack(
         family=first.family,
         linear=linear,
         rows=np.array([c.row for c in calls], dtype=np.intp),
         kinds=tuple((c.kind, c.backward) for c in calls),
-        sizes={name: stack([c.sizes[name] for c in calls], width) for name in first.sizes},
-        matrix_flop=stack([w.matrix_flop for w in work], width),
-        vector_flop=stack([w.vector_flop for w in work], width),
-        activation_elements=stack([w.activation_elements for w in work], width),
-        weight_elements=stack([w.weight_elements for w in work], width),
-        launches=stack([c.launches for c in calls], width),
+        sizes={name: found[name] for name in first.sizes},
+        launches=found[" launches"],
+        **{name: found[f" {name}"] for name in WORK},
     )
 
 
-def stack(values: Sequence[Num], width: int) -> Array:
-    """Numbers and arrays over shapes as one (values, shapes) array."""
-    if width == 1:
-        try:
-            return np.array(values, dtype=float).reshape(-1, 1)
-        except ValueError:  # numbers beside arrays of one number
-            pass
-    rows = np.empty((len(values), width))
-    for row, value in zip(rows, values, strict=True):
-        row[...] = value
-    return rows
+WORK = ("matrix_flop", "vector_flop", "activation_elements", "weight_elements")
+"""What the work of a call is counted in."""

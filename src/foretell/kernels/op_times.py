@@ -22,7 +22,15 @@ from foretell.kernels.fusion import (
     launch_cost,
 )
 from foretell.kernels.modules import is_wide
-from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
+from foretell.kernels.power import (
+    BITS,
+    OpLoad,
+    PowerCoefficients,
+    chip_power,
+    clock_share,
+    core_joules,
+    memory_joules,
+)
 from foretell.kernels.precision import cast_passes, linear_format, plain_format, turned_anew
 from foretell.kernels.stack_passes import fuses_experts, memory_passes
 from foretell.kernels.wide_products import in_wide
@@ -166,6 +174,7 @@ def op_times(
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
     started = started or (usual_host(), software.launch)
+    power = chip_power(chip).coefficients
     for stack in [with_recasts(stack, plan, software, chip.architecture) for stack in stacks]:
         dtype = call_dtype(stack, plan)
         found = family_on_chip(stack.family, dtype, chip, plan, software)
@@ -188,7 +197,8 @@ def op_times(
         seconds = np.where(some, seconds, 0.0)
         slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
         each = np.empty((len(table), len(stack.rows), width))
-        spent = _spent(stack, chip, BITS[engine.dtype.peak], moved, seconds, arithmetic_s)
+        bits = BITS[engine.dtype.peak]
+        spent = _spent(stack, power, bits, moved, seconds, arithmetic_s)
         for row, value in zip(each[:5], spent, strict=True):
             row[...] = value * slower
         each[5] = some * _host_s(stack, kernels, plan, software, started) / chip.host_speed
@@ -206,10 +216,14 @@ def op_times(
 
 
 def _spent(
-    stack: CallStack, chip: Chip, bits: float, moved: Array, seconds: Array, arithmetic_s: Array
+    stack: CallStack,
+    power: PowerCoefficients,
+    bits: float,
+    moved: Array,
+    seconds: Array,
+    arithmetic_s: Array,
 ) -> tuple[Array, ...]:
     """A stack's seconds, clocked seconds, joules of cores and of memory, and arithmetic's seconds."""
-    coefficients = chip_power(chip).coefficients
     load = OpLoad(
         seconds=seconds,
         clock_share=clock_share(arithmetic_s, seconds),
@@ -221,8 +235,8 @@ def _spent(
     return (
         seconds,
         seconds * load.clock_share,
-        core_joules(load, coefficients),
-        memory_joules(load, coefficients),
+        core_joules(load, power),
+        memory_joules(load, power),
         np.minimum(arithmetic_s, seconds),
     )
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from foretell.kernels.call_records import CallStack
+from foretell.kernels.call_records import CallStack, table_of
 from foretell.kernels.fusion import APART, JOINED, MODULES, WIDE_MODULES, Passes, passes, traffic
 from foretell.kernels.modules import is_wide
 from foretell.records import dataclass
@@ -113,10 +113,7 @@ def memory_passes(
     per_core = chip.memory_bandwidth_bytes_per_s / np.maximum(chip.cores * chip.clock_hz, 1.0)
     factor = [traffic(p, per_core, backward=backward) for p, backward in told]
     kernels = [p.kernels * (p.back if backward else 1.0) for p, backward in told]
-    found = (
-        np.stack(np.broadcast_arrays(*factor)).reshape(len(told), -1),
-        np.array(kernels)[:, None],
-    )
+    found = table_of(factor, np.size(per_core)), np.array(kernels)[:, None]
     if plain_where_cut(plan, software) and cut.any():
         plain = passes("loss", fused=False)
         more = [plain.backward if b else plain.forward for _, b in stack.kinds]

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from foretell.kernels.calls import stack
+from foretell.kernels.call_records import table_of
 from foretell.network.collectives import (
     Group,
     by_group,
@@ -268,7 +268,7 @@ def _edges_of(
 
 def _by_group(elements: Sequence[Num], parts: Parts, shape: Index) -> Array:
     """Bytes of activations; (groups, parts)."""
-    return np.asarray(stack(elements, np.size(parts.shape.tp)).T[shape] * parts.element_bytes)
+    return np.asarray(table_of(elements, np.size(parts.shape.tp)).T[shape] * parts.element_bytes)
 
 
 def context_seconds(
@@ -330,8 +330,8 @@ def expert_seconds(
     sent = _by_group([t.elements for t in parts.experts], parts, shape)
     etp = np.asarray(parts.shape.etp)[shape][:, None]
     if base.dispatch != "alltoall":
-        copies = stack([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
-        width = stack([t.width for t in parts.experts], np.size(parts.shape.tp)).T[shape]
+        copies = table_of([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
+        width = table_of([t.width for t in parts.experts], np.size(parts.shape.tp)).T[shape]
         row_bytes = width * parts.element_bytes if base.dispatch == "deepep" else None
         seconds = _dedup_s(sent, copies, counts["ep"], system, row_bytes)
     else:

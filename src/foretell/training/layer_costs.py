@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.software import host_of, optimizer_of
-from foretell.kernels.calls import stack
+from foretell.kernels.call_records import table_of
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE, launch_cost
@@ -212,13 +212,13 @@ def _weights_of(
 def _activations_of(shapes: Shapes, width: int) -> dict[str, Any]:
     """Fields of each part that say what it keeps for the backward pass."""
     return {
-        "kept_modules": stack([a.kept_bytes for a in shapes.again], width).T,
-        "dropped": stack([a.dropped_bytes for a in shapes.again], width).T,
-        "kept_whole": stack([k.whole for k in shapes.kept], width).T,
-        "kept_selective": stack([k.selective for k in shapes.kept], width).T,
-        "kept_input": stack([k.input for k in shapes.kept], width).T,
-        "scores": stack([shapes.kept[-1].scores], width)[0],
-        "gradient": stack([k.gradient for k in shapes.kept], width).T,
+        "kept_modules": table_of([a.kept_bytes for a in shapes.again], width).T,
+        "dropped": table_of([a.dropped_bytes for a in shapes.again], width).T,
+        "kept_whole": table_of([k.whole for k in shapes.kept], width).T,
+        "kept_selective": table_of([k.selective for k in shapes.kept], width).T,
+        "kept_input": table_of([k.input for k in shapes.kept], width).T,
+        "scores": table_of([shapes.kept[-1].scores], width)[0],
+        "gradient": table_of([k.gradient for k in shapes.kept], width).T,
     }
 
 
@@ -267,9 +267,11 @@ def _costed(
         }
         if shapes.again
         else {},
-        tied=stack([shapes.tied], width)[0],
+        tied=table_of([shapes.tied], width)[0],
         saved=shapes.saved,
-        send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
+        send_bytes=table_of([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[
+            0
+        ],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),
         spread_traffic=tuple(
@@ -278,7 +280,7 @@ def _costed(
         context=shapes.context,
         experts=shapes.experts,
         grid=shapes.grid,
-        panel_bytes=stack([_panel_bytes(shapes.grid, base)], width)[0],
+        panel_bytes=table_of([_panel_bytes(shapes.grid, base)], width)[0],
         shape=shape,
         notes=shapes.graph.notes,
         element_bytes=activation_bytes(base),

@@ -10,8 +10,8 @@ from functools import lru_cache, partial
 import numpy as np
 
 from foretell.catalog.software import host_of, optimizer_of
-from foretell.kernels.call_records import CallStack
-from foretell.kernels.calls import call_stacks, halves_of, maps_of, stack
+from foretell.kernels.call_records import CallStack, table_of
+from foretell.kernels.calls import call_stacks, halves_of, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width, linear_format, passing_width, wide_share
@@ -170,8 +170,8 @@ def shapes_of(
             written=written_of(form, software),
             narrow=linear_format(base) is not None,
         ),
-        parameters=stack([op.parameters for op in flat], width),
-        routed=stack([routed_parameters(op) * folded for op in flat], width),
+        parameters=table_of([op.parameters for op in flat], width),
+        routed=table_of([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
         experts=tuple(
             expert_traffic(part, spread)

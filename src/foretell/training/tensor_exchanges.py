@@ -23,7 +23,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from foretell.kernels.calls import stack
+from foretell.kernels.call_records import table_of
 from foretell.kernels.precision import linear_format
 from foretell.network.collectives import Group, collective_s, place, slower_by
 from foretell.network.library_records import Kind
@@ -71,7 +71,7 @@ def grid_seconds(
     )
 
     def sized(values: list[Num], element_bytes: float = parts.element_bytes) -> Array:
-        return np.asarray(stack(values, wide).T[shape] * element_bytes)
+        return np.asarray(table_of(values, wide).T[shape] * element_bytes)
 
     shown, panels = panels_shown(parts, shape, rows, columns, DTYPE_BYTES[base.weights])
     norms = sized([t.norms for t in parts.grid], 1.0)
@@ -103,7 +103,7 @@ def panels_shown(
     wide = np.size(parts.shape.tp)
 
     def of(values: list[Num]) -> Array:
-        return np.asarray(stack(values, wide).T[shape])
+        return np.asarray(table_of(values, wide).T[shape])
 
     many = of([p.panels for _, p in products])
     a = of([p.inputs for _, p in products]) * parts.element_bytes / many
@@ -193,7 +193,7 @@ def pieces_shown(
     g = np.broadcast_to(parts.shape.tp, wide)[shape][:, None]
     folded = np.broadcast_to(parts.shape.ep, wide)[shape][:, None] > 1.0
     there = ~folded | np.array([e.always for e in ends])
-    tiles = stack([e.tiles for e in ends], wide).T[shape]
+    tiles = table_of([e.tiles for e in ends], wide).T[shape]
     cores = np.broadcast_to(np.maximum(chip.cores, 1.0), wide)[shape][:, None]
     slower = _split_loss(tiles / cores, g) * (g > 1.0)
     taken = SCATTER_CORES / np.maximum(cores, SCATTER_CORES)

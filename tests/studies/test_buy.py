@@ -138,10 +138,10 @@ def test_every_term_of_rent_is_an_option_with_its_offers() -> None:
     assert found.options[0].paid == "on-demand"
     assert any("may take the GPUs back" in line for line in found.changes)
     for one in found.rents:
-        assert one.provider
-        assert one.listed >= "2024"
-        assert one.listing
-    offers = [one.usd_per_gpu_hour for one in found.rents if one.term == "on-demand"]
+        assert one["provider"]
+        assert one["listed"] >= "2024"
+        assert one["listing"]
+    offers = [one["usd_per_gpu_hour"] for one in found.rents if one["term"] == "on-demand"]
     assert offers == sorted(offers)
     spot = foretell.buy("llama-3.1-8b", **asked, pay="spot")
     assert {one.paid for one in spot.options} == {"spot"}
@@ -151,7 +151,7 @@ def test_every_term_of_rent_is_an_option_with_its_offers() -> None:
     hours = one.usd / one.gpus / 8766.0
     assert one.paid == "1-year"
     assert hours == pytest.approx(
-        reserved.rents[0].usd_per_gpu_hour, rel=0.5
+        reserved.rents[0]["usd_per_gpu_hour"], rel=0.5
     )  # whole years are paid
 
 

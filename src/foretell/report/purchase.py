@@ -8,6 +8,19 @@ from typing import Any
 
 from foretell.errors import bad_input
 from foretell.interop.user_files import write_whole
+from foretell.records import with_values
+from foretell.report.figure_svg import figure_svg
+from foretell.report.figures.look import (
+    COLOURS,
+    NAMES,
+    PERCENTILE,
+    bars,
+    figure,
+    ideal,
+    points,
+    whiskers,
+)
+from foretell.report.presentation.numbers import ShownTable
 from foretell.report.presentation.verbs import presentation
 
 ENDINGS = (".html", ".pdf")
@@ -53,42 +66,47 @@ h2 { font-size: 15px; margin: 20px 0 6px } .lead { font-size: 15px; margin: 2px 
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: 4px 6px;
 border-bottom: 1px solid #d0d7de; vertical-align: top } th { font-weight: 600 }
 li { margin: 1px 0; overflow-wrap: anywhere } svg text { font: 12px system-ui, sans-serif; fill: #1b1f24 }
-figure { margin: 0; break-inside: avoid } figcaption { color: #57606a }
+figure { margin: 0; break-inside: avoid } figure svg { max-width: 100%; height: auto }
 """
 
 
 def page(told: Mapping[str, Any]) -> str:
     """One page of HTML that needs nothing beside it."""
-    first, *rest = (html.escape(text) for text in told["headline"])
-    options = presentation("buy", told).tables[0]
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head in options.headers)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in options.rows
-    )
-    figures = _bars(
-        told, "usd", "usd_interval", 1e6, "Cost in million USD, with its 90 % range", None
-    )
+    shown = presentation("buy", told)
+    first, *rest = (html.escape(text) for text in (shown.title, *shown.lines))
+    figures = _figure(told, "usd", 1e-6, "Cost in million USD, with its 90 % range")
     if told["options"][0]["days"] is not None:
-        figures += _bars(
-            told, "days", "days_interval", 1.0, "Days of training, with their 90 % interval",
-            told["deadline_days"],
-        )  # fmt: skip
-    notes = (
-        [f"Plan of training: {told['options'][0]['plan']}"] if told["options"][0]["plan"] else []
-    )
-    notes += told["options"][0]["assumptions"]
+        figures += _figure(
+            told, "days", 1.0, "Days of training, with their 90 % interval", told["deadline_days"]
+        )
+    options, *others = shown.tables
+    numbered = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(options.rows, start=1))
+    tables = [
+        _table(f"Options for {told['model']}", with_values(options, rows=numbered)),
+        *(_table(one.title, one) for one in others),
+    ]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(told["model"])}: '
         f"what to get</title><style>{STYLE}</style><h1>{first}</h1>"
         + "".join(f'<p class="lead">{text}</p>' for text in rest)
-        + f"<h2>Options for {html.escape(told['model'])}</h2><table><tr>{heads}</tr>{rows}</table>"
+        + tables[0]
         + figures
-        + _list("What would change the choice", told["changes"])
-        + _list("Not possible", told["problems"])
-        + _list("Assumptions and sources", notes)
+        + "".join(_list(title, lines) for title, lines in shown.lists)
+        + "".join(tables[1:])
+        + _list("Assumptions and sources", shown.assumptions)
         + "</html>\n"
     )
+
+
+def _table(title: str, shown: ShownTable) -> str:
+    """Rows under their labels."""
+    rows = [
+        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+        for tag, some in (("th", [shown.headers]), ("td", shown.rows))
+        for row in some
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<h2>{html.escape(title)}</h2><table>{body}</table>"
 
 
 def _list(title: str, texts: Sequence[str]) -> str:
@@ -98,31 +116,26 @@ def _list(title: str, texts: Sequence[str]) -> str:
     return f"<h2>{title}</h2><ul>{items}</ul>"
 
 
-def _bars(
-    told: Mapping[str, Any], key: str, interval: str, unit: float, title: str, mark: float | None
+def _figure(
+    told: Mapping[str, Any], key: str, factor: float, title: str, mark: float | None = None
 ) -> str:
     """A bar for each option with its interval, and a line at the deadline."""
     options = [one for one in told["options"] if one[key] is not None]
-    most = max([one[interval][1] / unit for one in options] + ([mark] if mark else [])) * 1.02
-    left, width, row = 250.0, 330.0, 26
-    height = row * len(options) + 24
-    names = [html.escape(one["name"].replace(" of ", " ")) for one in options]
-    parts = [f'<svg viewBox="0 0 660 {height}" role="img" aria-label="{title}">']
-    for at, one in enumerate(options):
-        y = row * at + 4
-        low, high = (left + end / unit / most * width for end in one[interval])
-        value = one[key] / unit
-        written = f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
-        parts += [
-            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{names[at]}</text>',
-            f'<rect x="{left}" y="{y}" width="{value / most * width:.1f}" height="16" fill="#54aeff"/>',
-            f'<path d="M{low:.1f} {y + 8}H{high:.1f}" stroke="#0a3069" stroke-width="2"/>',
-            f'<text x="{max(high, left + value / most * width) + 8:.1f}" y="{y + 13}">{written}</text>',
-        ]
+    names = [str(place) for place in range(1, len(options) + 1)]
+    values = [one[key] * factor for one in options]
+    ends = [{PERCENTILE: one[f"{key}_interval"]} for one in options]
+    words = points(
+        "", names, values, mode="text", text=[f"{value:,.3g}" for value in values],
+        textposition="top right",
+    )  # fmt: skip
+    drawn = [
+        bars(key, names, values, COLOURS[0]),
+        whiskers(names, values, ends, factor=factor),
+        words,
+    ]
     if mark is not None:
-        x = left + mark / most * width
-        parts.append(
-            f'<path d="M{x:.1f} 0V{height - 16}" stroke="#cf222e" stroke-dasharray="4 3"/>'
-        )
-        parts.append(f'<text x="{x:.1f}" y="{height - 2}" text-anchor="middle">deadline</text>')
-    return f"<h2>{title}</h2><figure>{''.join(parts)}</svg></figure>"
+        drawn.append(ideal("deadline", names, [mark] * len(names), "dash"))
+    across = {**NAMES, "text": "option, as in the table"}
+    room = {"l": 70, "r": 24, "t": 16, "b": 64}
+    made = figure(drawn, "", across, "", showlegend=False, height=280, margin=room)
+    return f"<h2>{title}</h2><figure>{figure_svg(made)}</figure>"

@@ -8,6 +8,7 @@ adds the chips that `size` gives it: bought chips train first and serve then, re
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -20,7 +21,7 @@ from foretell.catalog.prices import provider_offers
 from foretell.catalog.prices import rent as catalog_rent
 from foretell.economics.fabric import per_node_chips
 from foretell.economics.work import RESERVED
-from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError, wrong
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs.questions.buy import BuyQuestion
 from foretell.specs.questions.cost import RunQuestion
@@ -101,30 +102,6 @@ class BuyOption:
     to_dict = as_json(more=("name",))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedRent:
-    """What one provider asks for a chip and hour."""
-
-    system: str
-    """Of what."""
-    term: str
-    """By the hour, ahead, or spot."""
-    provider: str
-    """Who."""
-    instance: str
-    """Its name there."""
-    region: str
-    """Where."""
-    usd_per_gpu_hour: float
-    """How much."""
-    listed: str
-    """Date of the listing."""
-    listing: str
-    """Where the listing is."""
-
-    to_dict = as_json()
-
-
 @dataclass(frozen=True, slots=False, kw_only=True)
 class Purchase(Answer):
     """What to get, what else there is, and what would change the choice."""
@@ -147,8 +124,8 @@ class Purchase(Answer):
     """Energy of the training run by the first option, at the meter; None: nothing is trained."""
     carbon_kg: float | None
     """Its carbon on the grid of the region, that of making the machines included."""
-    rents: tuple[ListedRent, ...]
-    """What providers ask for chips of the options, the cheapest of each first."""
+    rents: tuple[Mapping[str, Any], ...]
+    """What providers ask for chips of the options: the offers behind each term, the cheapest first."""
 
     to_dict = as_json(more=("headline",))
 
@@ -206,7 +183,7 @@ def buy(question: BuyQuestion) -> Purchase:
         except ProblemsError as error:
             problems.append(f"{system}: {'; '.join(p.message for p in error.problems)}")
     if not options:
-        raise Infeasible([Problem(path="systems", value=None, message=text) for text in problems])
+        raise Infeasible([wrong("systems", None, text) for text in problems])
     options.sort(key=lambda one: (not _does(one), not one.within, one.usd))
     energy, carbon = _footprint(question, options[0])
     return Purchase(
@@ -222,15 +199,16 @@ def buy(question: BuyQuestion) -> Purchase:
     )
 
 
-def _listed(options: Sequence[BuyOption]) -> Iterator[ListedRent]:
+def _listed(options: Sequence[BuyOption]) -> Iterator[dict[str, Any]]:
     """The offers behind the rents of the options."""
     for system, term in dict.fromkeys((one.system, one.paid) for one in options):
         for offer in () if term == "own" else provider_offers(_chip_of(system), term):
-            yield ListedRent(
-                system=system, term=term, provider=offer.provider, instance=offer.instance,
-                region=offer.region, usd_per_gpu_hour=offer.latest_usd_per_chip_hour,
-                listed=offer.last_seen, listing=offer.source,
-            )  # fmt: skip
+            yield {
+                "system": system, "term": term, "provider": offer.provider,
+                "instance": offer.instance, "region": offer.region,
+                "usd_per_gpu_hour": offer.latest_usd_per_chip_hour, "listed": offer.last_seen,
+                "listing": offer.source,
+            }  # fmt: skip
 
 
 def _chip_of(system: str) -> str:
@@ -242,17 +220,13 @@ def _checked(question: BuyQuestion) -> tuple[float | None, float, Sequence[Any]]
     problems: list[Problem] = []
     if question.tokens is None and question.rate is None and question.users is None:
         message, allowed = "nothing to do", "--tokens to train, --rate or --users to serve, or both"
-        problems.append(Problem(path="tokens", value=None, message=message, allowed=allowed))
+        problems.append(wrong("tokens", None, message, allowed))
     if question.users is not None and (question.rate is not None or not 0 < question.users < 1e9):
         allowed = "a number above 0, without --rate"
         message = "is the rate in other words" if question.rate is not None else "out of range"
-        problems.append(
-            Problem(path="users", value=question.users, message=message, allowed=allowed)
-        )
+        problems.append(wrong("users", question.users, message, allowed))
     if question.pay not in WAYS:
-        problems.append(
-            Problem(path="pay", value=question.pay, message="unknown", allowed=", ".join(WAYS))
-        )
+        problems.append(wrong("pay", question.pay, "unknown", ", ".join(WAYS)))
     given = question.systems or SYSTEMS
     systems = given.split(",") if isinstance(given, str) else given
     budget = deadline = None
@@ -291,90 +265,82 @@ def unit_of(system: str) -> tuple[int, str]:
     return round(per_node_chips(made)), "node"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemWork:
+    """What is asked of one system."""
+
+    question: BuyQuestion
+    """The work."""
+    system: str
+    """Which."""
+    each: int
+    """Chips that are got at once."""
+    unit: str
+    """What these are."""
+    deadline_days: float
+    """When training has to be done."""
+    budget: float | None
+    """What it may cost."""
+    served: int | None = None
+    """Chips that the service takes."""
+
+    @property
+    def own(self) -> Payment:
+        """How bought chips are paid."""
+        asked = self.question
+        return Payment(years=asked.years, utilisation=asked.utilisation, rent="own")
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The run, for `estimate`, but for the chips."""
+        names = ("tokens", "seq_len", "global_batch", "plan", "set")
+        return {"system": self.system, **{name: getattr(self.question, name) for name in names}}
+
+
 def _options(
     question: BuyQuestion, system: str, deadline_days: float, budget: float | None
 ) -> list[BuyOption]:
-    """A system, bought and rented."""
+    """A system, bought and rented; where the budget does not buy what meets the deadline, what it buys."""
     each, unit = unit_of(system)
-    served = None
+    work = SystemWork(
+        question=question, system=system, each=each, unit=unit, deadline_days=deadline_days,
+        budget=budget,
+    )  # fmt: skip
     if question.rate is not None:
         words: Any = {"isl": question.isl, "osl": question.osl, "simulate": False}
-        served = size(question.model, rate=question.rate, system=system, **words).best.gpus
-    trained = None if question.tokens is None else _trained(question, system, each, deadline_days)
+        sized = size(question.model, rate=question.rate, system=system, **words)
+        work = replace(work, served=sized.best.gpus)
+    trained = None if question.tokens is None else _trained(work)
     found, problems = [], list[Problem]()
     for way in WAYS[question.pay]:
         try:
-            found.append(
-                _priced(question, system, way, trained, served, deadline_days, budget, unit)
-            )
+            found.append(_priced(work, way, trained))
         except BadInput as error:  # nobody knows a price of it
             problems += error.problems
     if not found:
         raise Infeasible(problems)
-    if (
-        trained is not None
-        and budget is not None
-        and found[0].paid == "own"
-        and not found[0].within
-    ):
-        found += _smaller(question, system, served, deadline_days, budget, unit)
+    if trained and budget is not None and found[0].paid == "own" and not found[0].within:
+        with suppress(ProblemsError):
+            gpus = affordable(system, budget, work.own)[0].gpus // each * each
+            found.append(_priced(work, "own", estimate(question.model, gpus=gpus, **work.run)))
     return found
 
 
-def _smaller(
-    question: BuyQuestion,
-    system: str,
-    served: int | None,
-    deadline_days: float,
-    budget: float,
-    unit: str,
-) -> list[BuyOption]:
-    """What the budget buys of a system where it does not buy what meets the deadline."""
-    try:
-        gpus = affordable(system, budget, _own(question))[0].gpus // unit_of(system)[0]
-        run = estimate(question.model, gpus=gpus * unit_of(system)[0], **_run_of(question, system))
-    except ProblemsError:
-        return []
-    return [_priced(question, system, "own", run, served, deadline_days, budget, unit)]
-
-
-def _own(question: BuyQuestion) -> Payment:
-    """How bought chips are paid."""
-    return Payment(years=question.years, utilisation=question.utilisation, rent="own")
-
-
-def _run_of(question: BuyQuestion, system: str) -> dict[str, Any]:
-    """The run, for `estimate`, but for the chips."""
-    return {
-        "system": system,
-        "tokens": question.tokens,
-        "seq_len": question.seq_len,
-        "global_batch": question.global_batch,
-        "plan": question.plan,
-        "set": question.set,
-    }
-
-
-def _trained(question: BuyQuestion, system: str, each: int, deadline_days: float) -> Any:
-    """The run on the fewest whole units that are sure enough to meet the deadline."""
-    asked = _run_of(question, system)
-    first = estimate(question.model, gpus=_enough(question, asked, each), **asked)
+def _trained(work: SystemWork) -> Any:
+    """The run on the fewest whole units that hold the model and are sure enough to meet the deadline."""
+    model, each = work.question.model, work.each
+    enough = math.ceil(estimate(model, **{**work.run, "tokens": None}).gpus / each) * each
+    first = estimate(model, gpus=enough, **work.run)
     assert first.run is not None
-    many = max(math.ceil(first.run.gpu_hours / 24.0 / deadline_days / each), 1)
+    many = max(math.ceil(first.run.gpu_hours / 24.0 / work.deadline_days / each), 1)
     found = first
     for _ in range(TRIES):
         gpus = many * each
-        found = first if gpus == first.gpus else estimate(question.model, gpus=gpus, **asked)
-        if _probability(found, deadline_days) >= SURE:
+        found = first if gpus == first.gpus else estimate(model, gpus=gpus, **work.run)
+        if _probability(found, work.deadline_days) >= SURE:
             return found
         many = math.ceil(many * STEP)
     return found
-
-
-def _enough(question: BuyQuestion, asked: Mapping[str, Any], each: int) -> int:
-    """Whole units that hold the model."""
-    found = estimate(question.model, **{**asked, "tokens": None}).gpus
-    return math.ceil(found / each) * each
 
 
 def _probability(found: Any, deadline_days: float) -> float:
@@ -384,29 +350,21 @@ def _probability(found: Any, deadline_days: float) -> float:
     return NormalDist().cdf(math.log(deadline_days / math.sqrt(low * high)) / spread)
 
 
-def _priced(
-    question: BuyQuestion,
-    system: str,
-    way: str,
-    trained: Any,
-    served: int | None,
-    deadline_days: float,
-    budget: float | None,
-    unit: str,
-) -> BuyOption:
+def _priced(work: SystemWork, way: str, trained: Any) -> BuyOption:
     """One way to pay for a run, a service, or both."""
-    each = unit_of(system)[0]
-    many = math.ceil(max(trained.gpus if trained else 0, served or 0) / each)
+    system, served = work.system, work.served
+    many = math.ceil(max(trained.gpus if trained else 0, served or 0) / work.each)
+    gpus = many * work.each
     if way == "own":
-        bill = cost_of(system, many * each, _own(question))
+        bill = cost_of(system, gpus, work.own)
         usd, years, said = bill.usd or 0.0, bill.years or 1.0, bill.assumptions
         interval = usd * bill.low, usd * bill.high
-        price = f"{usd / (many * each) / years:,.0f} USD a GPU and year in all"
+        price = f"{usd / gpus / years:,.0f} USD a GPU and year in all"
     else:
-        years = years_of(_own(question))[0]
+        years = years_of(work.own)[0]
         way, rent = rent_of(system, Payment(rent=way))
         low, _, high, source = catalog_rent(_chip_of(system), way) or (rent, rent, rent, "")
-        hours = _paid_hours(way, trained, many * each, served or 0, years)
+        hours = _paid_hours(way, trained, gpus, served or 0, years)
         usd, interval = rent * hours[1], (low * hours[0], high * hours[2])
         said = (source, SPOT_WORDS) if way == "spot" else (source,)
         price = f"{rent:.2f} USD a GPU and hour"
@@ -415,19 +373,21 @@ def _priced(
     return BuyOption(
         system=system,
         paid=way,
-        gpus=many * each,
+        gpus=gpus,
         units=many,
-        unit=unit,
+        unit=work.unit,
         serving_gpus=served,
         days=days,
         days_interval=None if trained is None else tuple(trained.run.interval["p90"]),
-        sure=None if trained is None or way == "spot" else _probability(trained, deadline_days),
+        sure=None
+        if trained is None or way == "spot"
+        else _probability(trained, work.deadline_days),
         usd=usd,
         usd_interval=interval,
         years=years,
         plan="" if trained is None else str(trained.plan),
         price=price,
-        within=budget is None or usd <= budget,
+        within=work.budget is None or usd <= work.budget,
         assumptions=(*said, *(trained.assumptions if trained is not None else ())),
     )
 
@@ -455,10 +415,9 @@ def _footprint(question: BuyQuestion, best: BuyOption) -> tuple[float | None, fl
     """Energy and carbon of the training run that is proposed."""
     if question.tokens is None:
         return None, None
-    asked = {**_run_of(question, best.system), "plan": best.plan}
-    found = run_cost(
-        RunQuestion(model=question.model, gpus=best.gpus, region=question.region, **asked)
-    )
+    names = ("model", "tokens", "seq_len", "global_batch", "region", "set")
+    asked: Any = {name: getattr(question, name) for name in names}
+    found = run_cost(RunQuestion(system=best.system, gpus=best.gpus, plan=best.plan, **asked))
     return found.facts["energy_mwh"], found.facts["carbon_kg"]
 
 

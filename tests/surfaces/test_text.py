@@ -10,8 +10,8 @@ from syrupy.assertion import SnapshotAssertion
 from foretell.api.answers import Estimate
 from foretell.api.search_answers import Search
 from foretell.cli import progress
-from foretell.report import console
 from foretell.report.catalogue import value_text
+from foretell.report.presentation import text
 from foretell.report.presentation.text import verb_text
 from foretell.report.presentation.verbs import presentation
 from foretell.specs.plan import parse_plan
@@ -106,17 +106,17 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_estimate(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    console.show(verb_text("estimate", ESTIMATE.to_dict()))
+    text.show(verb_text("estimate", ESTIMATE.to_dict()))
     assert capsys.readouterr().out == snapshot
 
 
 def test_search(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    console.show(verb_text("search", SEARCH.to_dict()))
+    text.show(verb_text("search", SEARCH.to_dict()))
     assert capsys.readouterr().out == snapshot
 
 
 def test_entry(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    console.show(verb_text("catalog", ENTRY))
+    text.show(verb_text("catalog", ENTRY))
     assert capsys.readouterr().out == snapshot
 
 
@@ -133,11 +133,11 @@ def test_a_narrow_page_loses_nothing(
         verb_text("search", SEARCH.to_dict()),
         verb_text("catalog", ENTRY),
     ):
-        console.show(part)
+        text.show(part)
         wide = capsys.readouterr().out
         with monkeypatch.context() as here:
             here.setenv("COLUMNS", columns)
-            console.show(part)
+            text.show(part)
         narrow = capsys.readouterr().out
         assert max(map(len, narrow.splitlines())) <= int(columns)
         assert words(narrow) == words(wide)
@@ -146,11 +146,11 @@ def test_a_narrow_page_loses_nothing(
 def test_numbers_stay_whole_where_words_can_fold(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    console.show(verb_text("estimate", ESTIMATE.to_dict()))
+    text.show(verb_text("estimate", ESTIMATE.to_dict()))
     lines = capsys.readouterr().out.splitlines()
     numbers = [line.split()[1] for line in lines if line.endswith("datasheet")]
     monkeypatch.setenv("COLUMNS", "40")
-    console.show(verb_text("estimate", ESTIMATE.to_dict()))
+    text.show(verb_text("estimate", ESTIMATE.to_dict()))
     narrow = capsys.readouterr().out.split()
     assert len(numbers) > 2
     assert all(number in narrow for number in numbers)
@@ -170,7 +170,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, colour: bool) 
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
-    console.show(verb_text("estimate", ESTIMATE.to_dict()))
+    text.show(verb_text("estimate", ESTIMATE.to_dict()))
     assert (re.search(r"\x1b\[[0-9;]*[349][0-9]", out.getvalue()) is not None) is colour
 
 

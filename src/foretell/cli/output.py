@@ -21,8 +21,7 @@ def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def show_answer(verb: str, told: Mapping[str, Any]) -> None:
     """The JSON of an answer as text."""
-    from foretell.report.console import show
-    from foretell.report.presentation.text import verb_text
+    from foretell.report.presentation.text import show, verb_text
 
     show(verb_text(verb, told))
 
@@ -60,8 +59,7 @@ def show_rows() -> None:
 def show_read_back(rows: Sequence[Any]) -> None:
     """Every value of a question that a launch was read for, and where it comes from."""
     if rows:
-        from foretell.report.console import show
-        from foretell.report.presentation.text import draw_table
+        from foretell.report.presentation.text import draw_table, show
         from foretell.report.presentation.training_cards import read_back_table
 
         show(draw_table(*read_back_table([row.to_dict() for row in rows])))

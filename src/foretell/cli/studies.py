@@ -24,13 +24,13 @@ from foretell.cli.command import (
 )
 from foretell.cli.output import draw_figure, plot_file, print_answer, show_answer, write_json
 from foretell.errors import bad_input
+from foretell.report.presentation.study_cards import time_left
 from foretell.specs.questions.flags import flag_of
 from foretell.specs.questions.studies import ScalingQuestion, SensitivityQuestion
 from foretell.specs.questions.sweep import CodesignQuestion, OptimiseQuestion, Runner, SweepQuestion
 
 if TYPE_CHECKING:
     from foretell.studies.sweep.codesign import Codesign
-    from foretell.studies.sweep.run import SweepStatus
 
 INTERRUPTED = 130
 """Exit code after an interrupt, as a shell has it; what was found so far is shown."""
@@ -49,7 +49,7 @@ def sweep(given: Given, edges: Edges) -> int:
 
     with watch_progress() as progress:
         found = run(**given, progress=progress)
-    return _state(found, edges.json)
+    return print_answer("sweep", found.to_dict(), json=edges.json)
 
 
 def resume(
@@ -64,14 +64,14 @@ def resume(
 
     with watch_progress() as progress:
         found = run(folder, workers=number(workers), executor=executor, progress=progress)
-    return _state(found, json)
+    return print_answer("sweep", found.to_dict(), json=json)
 
 
 def status(folder: Folder, *, json: Json = False) -> int:
     """How far a sweep is, how fast, and whether its shards are whole."""
     from foretell.studies.sweep.run import status as look
 
-    return _state(look(folder), json)
+    return print_answer("sweep", look(folder).to_dict(), json=json)
 
 
 def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False) -> int:
@@ -120,32 +120,6 @@ def plot(
     return 0
 
 
-def _state(found: "SweepStatus", json: bool) -> int:
-    """How far a sweep is, as text or JSON."""
-    if json:
-        write_json(found.to_dict())
-        return 0
-    state = "complete" if found.complete else "running" if found.running else "not complete"
-    shards = f"{found.shards_done:,} of {found.shards:,} shards"
-    print(f"{found.folder}: {state}, {found.points_done:,} of {found.points:,} points, {shards}")
-    if found.points_per_s is not None and not found.complete:
-        print(f"{found.points_per_s:,.3g} points/s, {_time(found.seconds_left)} left")
-    if found.complete and found.objectives:
-        print(f"wanted: {', '.join(f'{way} {name}' for name, way in found.objectives.items())}")
-        print(f"the front: foretell sweep front {found.folder}")
-    for name in found.corrupt:
-        print(f"corrupt, to be done again: {name}")
-    if not found.complete and not found.running:
-        print(f"go on: foretell sweep resume {found.folder}")
-    return 0
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown time"
-    return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
-
-
 @contextmanager
 def watch_progress(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and time left on a terminal, else now and then a line on standard error."""
@@ -157,7 +131,7 @@ def watch_progress(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
             state["first"] = done
         spent = time.monotonic() - start
         rate = (done - state["first"]) / spent if spent > 0.0 else 0.0
-        left = _time((total - done) / rate if rate else None)
+        left = time_left((total - done) / rate if rate else None)
         return f"{done:,} of {total:,} points, {rate:,.3g} points/s, {left} left"
 
     def report(done: int, total: int) -> None:

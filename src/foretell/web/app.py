@@ -13,14 +13,22 @@ from foretell import __version__
 from foretell.errors import Problem
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
-from foretell.web.fields import PastedText, Text, body_model, figure_model, flags_of
+from foretell.web.fields import (
+    Errors,
+    PastedText,
+    Text,
+    body_model,
+    errors_of,
+    figure_model,
+    flags_of,
+    problems_of,
+)
 from foretell.web.limits import MOST, Limits
 from foretell.web.lists import FILES
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.progress import EVENTS, Gone, Reply, Report, stream_job, wants_events
 from foretell.web.server import Guard
 from foretell.web.worker import HINT, SHOWN, json_reply
-from foretell.web.wrong import Errors, errors_of, problems_of
 
 STATIC = Path(__file__).parent / "static"
 """The page, its style and its scripts."""
@@ -217,15 +225,6 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     async def shown(request: Request, name: Text) -> Any:
         return await _reply(pools, "catalog show", {"name": name}, request)
 
-    async def published(request: Request) -> Any:
-        return await _reply(pools, "validate published", {}, request)
-
-    async def held_out(request: Request) -> Any:
-        return await _reply(pools, "validate held-out", {}, request)
-
-    async def first_contact(request: Request) -> Any:
-        return await _reply(pools, "validate first-contact", {}, request)
-
     async def accuracy(
         request: Request, find: Text = "", theme: Literal["light", "dark"] = "light"
     ) -> Any:
@@ -234,16 +233,19 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
             return rows
         return _told(200, lists.published_figure(json.loads(rows.body), find, theme))
 
-    async def tools(request: Request) -> Any:
-        return await _reply(pools, "tools", {}, request)
+    def plain(verb: str) -> Any:
+        async def endpoint(request: Request) -> Any:
+            return await _reply(pools, verb, {}, request)
 
-    _add(app, "/api/tools", tools, "tools", "GET")
+        return endpoint
+
+    _add(app, "/api/tools", plain("tools"), "tools", "GET")
     _add(app, "/api/figures/accuracy", accuracy, "figures accuracy", "GET")
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
-    _add(app, "/api/validate/first-contact", first_contact, "validate first-contact", "GET")
-    _add(app, "/api/validate/held-out", held_out, "validate held-out", "GET")
-    _add(app, "/api/validate/published", published, "validate published", "GET")
+    for name in ("first-contact", "held-out", "published"):
+        verb = f"validate {name}"
+        _add(app, f"/api/validate/{name}", plain(verb), verb, "GET")
 
 
 def _add_status(app: Any, pools: list[Pool | Inline], limits: Limits) -> None:

@@ -198,8 +198,7 @@ def _checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     from pydantic import ValidationError
 
-    from foretell.web.fields import body_model
-    from foretell.web.wrong import errors_of, problems_of
+    from foretell.web.fields import body_model, errors_of, problems_of
 
     body = body_model(verb, question_type(verb))
     try:

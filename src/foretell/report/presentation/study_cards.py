@@ -297,7 +297,27 @@ def _cut(text: str) -> str:
 
 
 def sweep_card(told: Told) -> Presentation:
-    """How far a sweep is."""
-    state = "complete" if told["complete"] else "running" if told["running"] else "incomplete"
+    """How far a sweep is, how fast, what is wrong with its shards, and what to type next."""
+    folder, whole = told["folder"], told["complete"]
+    state = "complete" if whole else "running" if told["running"] else "not complete"
+    shards = f"{told['shards_done']:,} of {told['shards']:,} shards"
+    lines = []
+    if told["points_per_s"] is not None and not whole:
+        lines.append(
+            f"{told['points_per_s']:,.3g} points/s, {time_left(told['seconds_left'])} left"
+        )
+    if whole and told["objectives"]:
+        wanted = ", ".join(f"{way} {name}" for name, way in told["objectives"].items())
+        lines += [f"wanted: {wanted}", f"the front: foretell sweep front {folder}"]
+    lines += [f"corrupt, to be done again: {name}" for name in told["corrupt"]]
+    if not whole and not told["running"]:
+        lines.append(f"go on: foretell sweep resume {folder}")
     done = f"{told['points_done']:,} of {told['points']:,} points"
-    return Presentation(title=f"sweep in {told['folder']}: {state}, {done}")
+    return Presentation(title=f"{folder}: {state}, {done}, {shards}", lines=tuple(lines))
+
+
+def time_left(seconds: float | None) -> str:
+    """Seconds or hours."""
+    if seconds is None:
+        return "unknown time"
+    return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"

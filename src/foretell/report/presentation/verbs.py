@@ -3,74 +3,48 @@
 from collections.abc import Callable, Mapping
 
 from foretell.records import with_values
-from foretell.report.presentation.catalogue_cards import catalogue_card, doctor_card
-from foretell.report.presentation.diagnosis_cards import diagnose_card
-from foretell.report.presentation.lab_cards import (
-    sampled_card,
-    scores_card,
-    trace_card,
-    traced_card,
-)
-from foretell.report.presentation.money_cards import (
-    buy_card,
-    compare_card,
-    cost_card,
-    cost_sweep_card,
+from foretell.report.presentation import (
+    catalogue_cards,
+    diagnosis_cards,
+    lab_cards,
+    money_cards,
+    service_cards,
+    step_cards,
+    study_cards,
+    training_cards,
 )
 from foretell.report.presentation.numbers import Presentation, Told
-from foretell.report.presentation.service_cards import (
-    fleet_card,
-    network_card,
-    post_train_card,
-    serve_card,
-    size_card,
-)
-from foretell.report.presentation.step_cards import (
-    estimate_card,
-    explain_card,
-    fits_words,
-    memory_card,
-    simulate_card,
-)
-from foretell.report.presentation.study_cards import codesign_card, scaling_card, sweep_card
-from foretell.report.presentation.training_cards import (
-    changed_card,
-    improve_card,
-    plans_card,
-    search_card,
-    sensitivity_card,
-)
 
 NO_ANSWER = {"fits", "problems", "hint_on_request"}
 """Keys of an answer that is no and has nothing besides."""
 CARDS: Mapping[str, Callable[[Told], Presentation]] = {
-    "estimate": estimate_card,
-    "search": search_card,
-    "explain": explain_card,
-    "memory": memory_card,
-    "simulate": simulate_card,
-    "sensitivity": sensitivity_card,
-    "compare-plans": plans_card,
-    "diagnose": diagnose_card,
-    "serve": serve_card,
-    "size": size_card,
-    "fleet": fleet_card,
-    "post-train": post_train_card,
-    "compare": compare_card,
-    "buy": buy_card,
-    "cost": cost_card,
-    "network": network_card,
-    "scaling": scaling_card,
-    "codesign": codesign_card,
-    "optimise": codesign_card,
-    "sweep": sweep_card,
-    "improve": improve_card,
-    "characterize": trace_card,
-    "changed": changed_card,
-    "trace": traced_card,
-    "validate": scores_card,
-    "catalog": catalogue_card,
-    "doctor": doctor_card,
+    "estimate": step_cards.estimate_card,
+    "search": training_cards.search_card,
+    "explain": step_cards.explain_card,
+    "memory": step_cards.memory_card,
+    "simulate": step_cards.simulate_card,
+    "sensitivity": training_cards.sensitivity_card,
+    "compare-plans": training_cards.plans_card,
+    "diagnose": diagnosis_cards.diagnose_card,
+    "serve": service_cards.serve_card,
+    "size": service_cards.size_card,
+    "fleet": service_cards.fleet_card,
+    "post-train": service_cards.post_train_card,
+    "compare": money_cards.compare_card,
+    "buy": money_cards.buy_card,
+    "cost": money_cards.cost_card,
+    "network": service_cards.network_card,
+    "scaling": study_cards.scaling_card,
+    "codesign": study_cards.codesign_card,
+    "optimise": study_cards.codesign_card,
+    "sweep": study_cards.sweep_card,
+    "improve": training_cards.improve_card,
+    "characterize": lab_cards.trace_card,
+    "changed": training_cards.changed_card,
+    "trace": lab_cards.traced_card,
+    "validate": lab_cards.scores_card,
+    "catalog": catalogue_cards.catalogue_card,
+    "doctor": catalogue_cards.doctor_card,
 }
 """Verb -> what is shown of its answer."""
 
@@ -87,14 +61,14 @@ def presentation(verb: str, told: Told) -> Presentation:
         return Presentation(title="No", verdict="no", reasons=reasons)
     card = CARDS[verb]
     if verb == "cost" and "sweep" in told:
-        card = cost_sweep_card
+        card = money_cards.cost_sweep_card
     elif verb == "serve" and "pass_s" in told:
-        card = sampled_card
+        card = lab_cards.sampled_card
     made = card(told)
     sure = told.get("interval_reason")
     return with_values(
         made,
-        verdict=fits_words(told),
+        verdict=step_cards.fits_words(told),
         reasons=reasons,
         notes=(*((f"how sure: {sure}",) if sure else ()), *made.notes),
         assumptions=(*(told.get("assumptions") or ()), *made.assumptions),

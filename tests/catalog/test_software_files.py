@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from foretell.catalog import software as module
+from foretell.catalog.hosts import optimizers
 from foretell.catalog.software import (
     FACTS,
     MADE,
     families,
     family_releases,
     family_table,
-    optimizers,
     releases,
     seen_values,
     software,

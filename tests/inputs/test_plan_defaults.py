@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.catalog.software import (
-    families,
-    family_releases,
-    software,
-    software_names,
-    usual_host,
-)
+from foretell.catalog.hosts import usual_host
+from foretell.catalog.software import families, family_releases, software, software_names
 from foretell.errors import BadInput
 from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.question import ask, plan_of

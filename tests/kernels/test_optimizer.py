@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.catalog.software import optimizers
+from foretell.catalog.hosts import optimizers
 from foretell.kernels.memory import weight_bytes
 from foretell.kernels.optimizer import (
     MEMORY_SHARE,

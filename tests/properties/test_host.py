@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog import system as catalog_system
-from foretell.catalog.software import software, usual_host
+from foretell.catalog.hosts import usual_host
+from foretell.catalog.software import software
 from foretell.inputs.software import with_software
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate

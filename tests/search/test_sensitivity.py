@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.catalog.software import host_of
+from foretell.catalog.hosts import host_of
 from foretell.errors import BadInput
 from foretell.inputs.question import ask, plan_of
 from foretell.kernels import op_times as op_times_module

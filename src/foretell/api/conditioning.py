@@ -324,8 +324,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     asked = one.asked
     if one.post_training:
         message = "is a step of post-training, not of training"
-        allowed = "foretell post-train MODEL --measured FILE"
-        raise bad_input("phases", None, message, allowed)
+        raise bad_input("phases", None, message, "foretell post-train MODEL --measured FILE")
     job = replace(
         scenario.job,
         **{name: int(asked[name]) for name in ("gpus", "global_batch", "seq_len") if name in asked},

@@ -227,8 +227,7 @@ def _work_of_run(result: StepEstimate, run: Run) -> PaidWork:
             f"{run.storage_bytes_per_s:.4g} B/s takes longer than the machine runs without a failure"
         )
         allowed = "a storage_bandwidth at which it does not"
-        problem = wrong("storage_bandwidth", run.storage_bytes_per_s, message, allowed)
-        raise Infeasible([problem])
+        raise Infeasible([wrong("storage_bandwidth", run.storage_bytes_per_s, message, allowed)])
     ends = (run.gpu_hours * low / run.days, run.gpu_hours, run.gpu_hours * high / run.days)
     seconds = run.gpu_hours * 3600.0
     flop = result.tflops_per_gpu * 1e12 * result.step_s * result.gpus * run.steps

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.inputs.question import collect
 from foretell.interop.log_lines import is_device_head
 from foretell.interop.log_reader import log_measurements, refusal
@@ -186,6 +186,6 @@ def check_plausible(
             "another unit, or of another batch, sequence length, model or number of GPUs"
         )
         allowed = f"{predicted / far:.3g} to {predicted * far:.3g}"
-        problems.append(Problem(path=name, value=source, message=message, allowed=allowed))
+        problems.append(wrong(name, source, message, allowed))
     if problems:
         raise BadInput(problems)

@@ -131,7 +131,7 @@ def collective(question: NetworkQuestion) -> CollectiveAnswer:
         problems.append(Problem(path="imbalance", value=q.imbalance, message="no share of an all-to-all",
                                 allowed="1 or more, of an all-to-all"))  # fmt: skip
     if size_bytes < 0:
-        problems.append(Problem(path="bytes", value=q.size, message="below zero"))
+        problems.append(wrong("bytes", q.size, "below zero"))
     if problems or the_system is None:
         raise BadInput(problems)
     room = math.prod(float(tier.size) for tier in the_system.network.tiers)

@@ -15,7 +15,7 @@ from foretell.api.post_training import (
 )
 from foretell.api.run_causes import PhaseGap, phase_gap
 from foretell.catalog.post_training import post_training_loop
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 from foretell.interop.step_series import series_findings
 from foretell.records import as_json, dataclass
 from foretell.specs.measurement import POST_TRAINED, Measurement
@@ -108,7 +108,7 @@ def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQ
     gpus = question.gpus if question.gpus is not None else told.get("gpus")
     many = question.global_batch if question.global_batch is not None else told.get("trajectories")
     problems = [
-        Problem(path=name, value=None, message="the log does not tell it", allowed=allowed)
+        wrong(name, None, "the log does not tell it", allowed)
         for name, value, allowed in (
             ("gpus", gpus, "--gpus 32xH100"),
             ("global_batch", many, "--global-batch, the trajectories of a step"),

@@ -378,37 +378,27 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
     found += [one for one in numbers if one is not None]
     if as_number(question.filtered, 0.0, 0.95) is None:
         found.append(
-            _problem("filtered", question.filtered, "not a usable share", "a share from 0 to 0.95")
+            wrong("filtered", question.filtered, "not a usable share", "a share from 0 to 0.95")
         )
     if question.tool_time is not None:
         times = [as_number(part, 0.0, MOST) for part in question.tool_time.split(":")]
         if None in times or len(times) > 2:
             found.append(
-                _problem("tool_time", question.tool_time, "is no MEDIAN:P99", "seconds, as in 2:30")
+                wrong("tool_time", question.tool_time, "is no MEDIAN:P99", "seconds, as in 2:30")
             )
     return [*found, *_pool_problems(question)]
 
 
 LEAST_WHOLE = {
-    "prompts": 1,
     "samples": 0,
-    "updates": 1,
-    "turns": 1,
-    "steps": 1,
-    "max_osl": 1,
-    "micro_tokens": 1,
-    "log_prob_mbs": 1,
-    "reference_mbs": 1,
+    **dict.fromkeys(("prompts", "updates", "turns", "steps", "max_osl", "micro_tokens"), 1),
+    **dict.fromkeys(("log_prob_mbs", "reference_mbs"), 1),
 }
 """Whole numbers, and the least of each."""
 LEAST = {"isl": 0.0, "osl": 1.0, "osl_end": 1.0, "staleness": 0.0, "price": 0.0}
 """Other numbers, and the least of each."""
 MOST = 1e12
 """No number of a step is above this."""
-
-
-def _problem(path: str, value: object, message: str, allowed: str) -> Problem:
-    return Problem(path=path, value=value, message=message, allowed=allowed)
 
 
 def _unusable(question: PostTrainingQuestion, name: str, low: float, kind: type) -> Problem | None:
@@ -419,7 +409,7 @@ def _unusable(question: PostTrainingQuestion, name: str, low: float, kind: type)
     if value is None or (plain and low <= value <= MOST):
         return None
     what = "a whole number" if kind is int else "a number"
-    return _problem(name, value, "not a usable number", f"{what} from {low:g} to {MOST:g}")
+    return wrong(name, value, "not a usable number", f"{what} from {low:g} to {MOST:g}")
 
 
 def _passes_left_out(question: PostTrainingQuestion, form: AlgorithmForm) -> list[str]:
@@ -437,13 +427,13 @@ def _pool_problems(question: PostTrainingQuestion) -> list[Problem]:
     both = question.trainer_gpus is not None, question.rollout_gpus is not None
     if question.gpus is None and not any(both):
         allowed = "as in 32xH100, or --trainer-gpus and --rollout-gpus"
-        return [_problem("gpus", None, "missing", allowed)]
+        return [wrong("gpus", None, "missing", allowed)]
     found = []
     form = find_algorithm(question.algorithm)
     if any(both) and not all(both) and (both[1] or (form is not None and form.generates)):
         path = "rollout_gpus" if both[0] else "trainer_gpus"
         message = "missing: the other pool has chips of its own"
-        found.append(_problem(path, None, message, "as in 8xH100, or --gpus for both"))
+        found.append(wrong(path, None, message, "as in 8xH100, or --gpus for both"))
     if any(both) and question.gpus is not None:
-        found.append(_problem("gpus", question.gpus, "is given beside the pools", "one of them"))
+        found.append(wrong("gpus", question.gpus, "is given beside the pools", "one of them"))
     return found

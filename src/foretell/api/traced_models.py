@@ -153,7 +153,7 @@ def place_of(
     place = question.system if question.system is not None else named
     if place is None:
         allowed = "a system, a chip, a TOML file, or --gpus 8xH100"
-        problems.append(Problem(path="system", value=None, message="missing", allowed=allowed))
+        problems.append(wrong("system", None, "missing", allowed))
         raise BadInput(problems)
     own = [s for s in chosen if s.root in ("chip", "system", "network")]
     system = collect(lambda: system_of(place, own, seen), problems)
@@ -180,7 +180,7 @@ def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan
         problems.append(wrong("plan.schedule", plan.schedule, message, ", ".join(SCHEDULES)))
     if plan.gpus != gpus and not problems:
         message = f"takes {plan.gpus} chips, not {gpus}"
-        problems.append(Problem(path="plan.dp", value=plan.dp, message=message, allowed=str(gpus)))
+        problems.append(wrong("plan.dp", plan.dp, message, str(gpus)))
     if plan.precision not in ("fp32", "tf32", "bf16", "fp16"):
         message = "a traced model runs in the formats of plain PyTorch"
         problems.append(wrong("plan.precision", plan.precision, message, "fp32, tf32, bf16, fp16"))
@@ -189,9 +189,7 @@ def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan
         problems.append(wrong("plan.recompute", plan.recompute, message, "none, full"))
     if plan.recompute == "full" and not model.layers:
         message = f"{model.id} has no list of equal blocks that could be computed again"
-        problems.append(
-            Problem(path="plan.recompute", value="full", message=message, allowed="none")
-        )
+        problems.append(wrong("plan.recompute", "full", message, "none"))
     own = with_values(
         plan, weights=wide, master="none", states=wide, gradients=wide, micro_batch=model.batch
     )
@@ -226,9 +224,7 @@ def _ignored(plan: Plan, own: Plan, plain: Plan, named: set[str]) -> list[Proble
             message = "the batch of the traced inputs is the micro-batch"
         if name == "offload":
             message = "a traced model keeps all it has on the GPU"
-        found.append(
-            Problem(path=f"plan.{name}", value=value, message=message, allowed=f"{name}={runs}")
-        )
+        found.append(wrong(f"plan.{name}", value, message, f"{name}={runs}"))
     return found
 
 
@@ -351,7 +347,5 @@ def _answer(
     if answer.fits == "no":
         message = f"does not fit: {found.held.allocated_bytes / 2**30:.1f} GiB of tensors"
         allowed = f"{capacity / 2**30:.1f} GiB"
-        raise Infeasible(
-            [Problem(path="plan", value=str(job.plan), message=message, allowed=allowed)], answer
-        )
+        raise Infeasible([wrong("plan", str(job.plan), message, allowed)], answer)
     return answer

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from foretell.api.traced_models import BAND, TracedPlace, native_format, place_of
-from foretell.errors import Infeasible, Problem, bad_input
+from foretell.errors import Infeasible, Problem, bad_input, wrong
 from foretell.inputs.software import framework_word
 from foretell.records import JsonRecord, values_as_held
 from foretell.serving.traced_passes import FORMS, SampledService, ServedPass, sampled, served_pass
@@ -56,14 +56,12 @@ def serve_traced(
         if name not in KNOWN:
             message = "says nothing of whole passes of a traced module"
             allowed = "--steps, --passes, --rows, --once, --images-per-s, --price; none of these for tokens"
-            problems.append(Problem(path=name, value=value, message=message, allowed=allowed))
+            problems.append(wrong(name, value, message, allowed))
     word = "compile=on" if model.compiled else "compile=off"
     for one in str(question.plan or "").split():
         if one not in WORDS:
             message = "is no word of a traced module that is served: each GPU has all of it"
-            problems.append(
-                Problem(path="plan", value=one, message=message, allowed=", ".join(WORDS))
-            )
+            problems.append(wrong("plan", one, message, ", ".join(WORDS)))
         word = one
     seen: dict[str, object] = {}
     place = place_of(question, seen, problems)
@@ -91,9 +89,7 @@ def serve_traced(
         allowed = (
             f"{found.memory_capacity_bytes / 2**30:.1f} GiB of a GPU, which has all of the module"
         )
-        raise Infeasible(
-            [Problem(path="gpus", value=question.gpus, message=message, allowed=allowed)], answer
-        )
+        raise Infeasible([wrong("gpus", question.gpus, message, allowed)], answer)
     return answer
 
 

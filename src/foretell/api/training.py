@@ -258,9 +258,7 @@ def simulate(question: SimulateQuestion) -> "Simulation":
     )
     if q.detail not in DETAILS:
         allowed = ", ".join(DETAILS)
-        problems.append(
-            Problem(path="detail", value=q.detail, message="not a choice", allowed=allowed)
-        )
+        problems.append(wrong("detail", q.detail, "not a choice", allowed))
     try:
         answer = estimate(**values_of(part(StepQuestion, question)))
     except BadInput as error:

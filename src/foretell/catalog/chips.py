@@ -32,30 +32,28 @@ def _surface(table: dict[str, Any], path: str, problems: list[Problem]) -> Surfa
         if key not in names:
             near = nearest_name(key, names)
             message = "is not a field here"
-            problems.append(
-                Problem(path=f"{path}.{key}", value=None, message=message, nearest=near)
-            )
+            problems.append(wrong(f"{path}.{key}", None, message, nearest=near))
     absent = [name for name in names if name not in table]
-    problems += [Problem(path=f"{path}.{n}", value=None, message="is missing") for n in absent]
+    problems += [wrong(f"{path}.{n}", None, "is missing") for n in absent]
     if len(problems) > before:
         return None
     values = {**table}
     for name, kind in (("residuals", list), ("coefficients", dict)):
         if not isinstance(values[name], kind):
             what = "is not a list of numbers" if kind is list else "is not a table of numbers"
-            problems.append(Problem(path=f"{path}.{name}", value=values[name], message=what))
+            problems.append(wrong(f"{path}.{name}", values[name], what))
             return None
     values["residuals"] = tuple(values["residuals"])
     for name, hint in field_types(Surface).items():
         problems += check_value(values[name], hint, f"{path}.{name}")
     if len(problems) == before and len(values["residuals"]) != QUANTILES:
         what = f"does not hold {QUANTILES} quantiles"
-        problems.append(Problem(path=f"{path}.residuals", value=table["residuals"], message=what))
+        problems.append(wrong(f"{path}.residuals", table["residuals"], what))
     for name, value in values["coefficients"].items():
         if len(problems) == before and not (math.isfinite(value) and value >= 0.0):
             what = "is no coefficient"
             here = f"{path}.coefficients.{name}"
-            problems.append(Problem(path=here, value=value, message=what, allowed="0 and above"))
+            problems.append(wrong(here, value, what, "0 and above"))
     return None if len(problems) > before else Surface(**values)
 
 
@@ -122,7 +120,7 @@ def _underlying(
 
     if "base" in table:
         message = "is given beside design: a chip starts from one of them"
-        problems.append(Problem(path=f"{path}.base", value=table["base"], message=message))
+        problems.append(wrong(f"{path}.base", table["base"], message))
     raw = table["design"]
     if isinstance(raw, dict):  # what the chip is called may stand beside its design
         raw = {**{key: table[key] for key in NAMES if key in table}, **raw}
@@ -136,9 +134,7 @@ def _underlying(
 
 def _named_chip(name: object, path: str, problems: list[Problem]) -> Chip | None:
     if not isinstance(name, str):
-        problems.append(
-            Problem(path=path, value=name, message="is neither a chip's name nor its table")
-        )
+        problems.append(wrong(path, name, "is neither a chip's name nor its table"))
         return None
     try:
         return catalogue_chip(find(name, ("chip",), path).id)

@@ -31,16 +31,14 @@ def shortfalls(
 def contradictions(given: ChipDesign, path: str) -> list[Problem]:
     """Numbers that are impossible, or impossible together."""
     found = [
-        Problem(path=f"{path}.{name}", value=getattr(given, name), message="is not a whole number")
+        wrong(f"{path}.{name}", getattr(given, name), "is not a whole number")
         for name in WHOLE
         if getattr(given, name) != int(getattr(given, name))
     ]
     for name, share in EITHER:
         if getattr(given, name) and getattr(given, share):
             message = f"is given beside {name}, which says it"
-            found.append(
-                Problem(path=f"{path}.{share}", value=getattr(given, share), message=message)
-            )
+            found.append(wrong(f"{path}.{share}", getattr(given, share), message))
     shares = sum(getattr(given, name) for name in SHARES)
     if shares > 1:
         found.append(wrong(path, shares, "the shares of a die add up to more than 1"))
@@ -51,12 +49,10 @@ def contradictions(given: ChipDesign, path: str) -> list[Problem]:
         found.append(wrong(f"{path}.cores_built", given.cores_built, message, allowed))
     if given.cores % given.compute_dies:
         message = f"do not divide over {given.compute_dies:g} equal dies"
-        found.append(Problem(path=f"{path}.cores", value=given.cores, message=message))
+        found.append(wrong(f"{path}.cores", given.cores, message))
     if given.io_cache_bytes and not given.io_dies:
         message = "there are no input-output dies to hold it"
-        found.append(
-            Problem(path=f"{path}.io_cache_bytes", value=given.io_cache_bytes, message=message)
-        )
+        found.append(wrong(f"{path}.io_cache_bytes", given.io_cache_bytes, message))
     return found
 
 
@@ -70,20 +66,16 @@ def _sizes(built: BuiltChip, node: Node, io_node: Node, path: str) -> list[Probl
         if area > process.reticle_mm2:
             message = f"one exposure prints {process.reticle_mm2:g} mm2: more dies, each smaller"
             allowed = f"at most {process.reticle_mm2:g}"
-            found.append(
-                Problem(path=f"{path}.{name}", value=area, message=message, allowed=allowed)
-            )
+            found.append(wrong(f"{path}.{name}", area, message, allowed))
         if parts["total"] > area * (1 + AREA_ERROR):
             message = f"what is on it takes about {parts['total']:.0f} mm2 ({_parts(built, name)})"
-            found.append(Problem(path=f"{path}.{name}", value=area, message=message))
+            found.append(wrong(f"{path}.{name}", area, message))
     if design.cores < 1:
         message = f"none fits on the die beside the rest ({_parts(built, 'die_area_mm2')} mm2)"
-        found.append(Problem(path=f"{path}.cores", value=design.cores, message=message))
+        found.append(wrong(f"{path}.cores", design.cores, message))
     if built.edge_share > 1:
         message = f"memory and links need {built.edge_share:.2f} times the edge of the dies that have them"
-        found.append(
-            Problem(path=f"{path}.memory_stacks", value=design.memory_stacks, message=message)
-        )
+        found.append(wrong(f"{path}.memory_stacks", design.memory_stacks, message))
     return found
 
 
@@ -101,7 +93,7 @@ def _power(built: BuiltChip, node: Node, path: str) -> list[Problem]:
             f"at its peak it would draw about {built.watts['total']:.0f} W ({_watts(built)}): the limit"
             f" leaves the matrix units {built.sustained_share:.0%} of their peak"
         )
-        found.append(Problem(path=f"{path}.tdp_watts", value=design.tdp_watts, message=message))
+        found.append(wrong(f"{path}.tdp_watts", design.tdp_watts, message))
     return found
 
 

@@ -33,7 +33,7 @@ from foretell.catalog.design_model import (
 )
 from foretell.catalog.technology import find_named, technology
 from foretell.catalog.values import check_missing, read_fields
-from foretell.errors import BadInput, Problem, Shortfall, bad_input
+from foretell.errors import BadInput, Problem, Shortfall, bad_input, wrong
 from foretell.specs._base import Num
 from foretell.specs.check import problems_of
 from foretell.specs.design import BuiltChip, ChipDesign, Technology
@@ -44,7 +44,7 @@ from foretell.units import format as shown
 def design_from_table(table: object, path: str, problems: list[Problem]) -> ChipDesign | None:
     """A design from a user's table; None, and problems added to the list, where it cannot be made."""
     if not isinstance(table, dict):
-        problems.append(Problem(path=path, value=table, message="is not a table"))
+        problems.append(wrong(path, table, "is not a table"))
         return None
     before = len(problems)
     given: dict[str, Any] = read_fields(ChipDesign, table, path, problems)

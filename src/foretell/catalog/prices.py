@@ -289,8 +289,7 @@ def rent_in(path: str | Path, chip: str) -> tuple[Offer, ...]:
     offers = price_file(path)
     if chip not in offers:
         known = ", ".join(sorted(offers)) or "no chip that is known here"
-        message = f"has no offer of {chip}"
-        raise bad_input("prices", str(path), message, known)
+        raise bad_input("prices", str(path), f"has no offer of {chip}", known)
     return offers[chip]
 
 

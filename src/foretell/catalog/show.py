@@ -16,7 +16,7 @@ from foretell.catalog.systems import (
     system_from_file,
 )
 from foretell.catalog.values import Fact, read_facts
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.records import dataclass
 from foretell.specs.chip import Chip, Surface
 from foretell.specs.system import System, Tier
@@ -124,12 +124,12 @@ def _check_texts(table: Table) -> None:
     for key in ("aliases", "notes"):
         raw = table.get(key, [])
         if not isinstance(raw, list) or not all(isinstance(item, str) for item in raw):
-            problems.append(Problem(path=key, value=raw, message="is not a list of texts"))
+            problems.append(wrong(key, raw, "is not a list of texts"))
     raw = table.get("sources", {})
     if not isinstance(raw, dict) or not all(isinstance(item, str) for item in raw.values()):
-        problems.append(Problem(path="sources", value=raw, message="is not a table of texts"))
+        problems.append(wrong("sources", raw, "is not a table of texts"))
     if not isinstance(raw := table.get("reference_system", {}), dict):
-        problems.append(Problem(path="reference_system", value=raw, message="is not a table"))
+        problems.append(wrong("reference_system", raw, "is not a table"))
     if problems:
         raise BadInput(problems)
 

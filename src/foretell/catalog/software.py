@@ -1,13 +1,11 @@
-"""Training software and what it runs on: one file per framework family in `software/`, releases by their
-dates.
+"""Training software: one file per framework family in `software/`, its releases in order of their dates.
 
 A release has the values of the one before it in its file where it states none; the first has those of the
 family that the file names as `based_on`. A variant is a way to run any release (compiled, as graphs): its
 values replace the release's. A word of a plan is a family, a variant or an alias, with `@RELEASE` or
 `@DATE` behind it, else the newest release; a number between two releases is the earlier one.
 
-Beside it the hosts (hosts.toml), the optimizers by their word in a plan (optimizers.toml), and the release
-of NCCL that frameworks of a date came with (fabrics/nccl.toml).
+The release of NCCL that frameworks of a date came with is in fabrics/nccl.toml.
 """
 
 import re
@@ -17,46 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
+from foretell.catalog.hosts import values_of
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
-from foretell.specs.software import Host, MemoryAllocator, Optimizer, Software
-from foretell.specs.system import System
-
-HOSTS_FILE = ROOT / "hosts.toml"
-"""Seconds of the measured machine, with their sources."""
-
-
-def values_of(table: Table) -> dict[str, Any]:
-    """The values of a table whose entries have a source and a sentence."""
-    return {name: raw["value"] if isinstance(raw, dict) else raw for name, raw in table.items()}
-
-
-@lru_cache(maxsize=1)
-def usual_host() -> Host:
-    """The host of a machine of which nothing is stated."""
-    return Host(**values_of(read_table(HOSTS_FILE)["host"]))
-
-
-def host_of(system: System) -> Host:
-    """The host of a system."""
-    return system.host or usual_host()
-
-
-OPTIMIZERS_FILE = ROOT / "optimizers.toml"
-"""What each keeps and does, with sources."""
-
-
-@lru_cache(maxsize=1)
-def optimizers() -> dict[str, Optimizer]:
-    """Every optimizer by its word."""
-    return {
-        raw["id"]: Optimizer(**values_of(raw)) for raw in read_table(OPTIMIZERS_FILE)["optimizer"]
-    }
-
-
-def optimizer_of(word: str) -> Optimizer:
-    """The optimizer of a plan's word."""
-    return optimizers()[word]
+from foretell.specs.software import MemoryAllocator, Software
 
 
 @lru_cache(maxsize=128)
@@ -285,7 +247,7 @@ def _values(family: str, block: Table, table: Table, problems: list[Problem]) ->
         elif not isinstance(raw, dict) or not {"value", "source", "why"} <= set(raw) <= VALUE_KEYS:
             problems.append(wrong(path, raw, "is not a value with a sentence and a source"))
         elif raw["source"] not in table["sources"]:
-            problems.append(Problem(path=path, value=raw["source"], message="is no source"))
+            problems.append(wrong(path, raw["source"], "is no source"))
         else:
             found[name] = raw
             if "seen" in raw:
@@ -309,7 +271,7 @@ def _missing(family: str, release: str, values: Mapping[str, Table]) -> list[Pro
     """Fields without a default that neither a release nor those before it state."""
     needed = [f.name for f in fields(Software) if f.default is MISSING and f.name not in MADE]
     return [
-        Problem(path=f"software/{family}.{name}", value=release, message="is missing")
+        wrong(f"software/{family}.{name}", release, "is missing")
         for name in needed
         if name not in values
     ]
@@ -363,11 +325,10 @@ def _version(release: str) -> tuple[int, ...] | None:
 
 def _no_release(name: str, wanted: str, known: Sequence[Release]) -> Problem:
     """A release that is not there, or a date before the first."""
-    return Problem(
-        path=PATH,
-        value=f"{name}@{wanted}",
-        message=f"not a release of {name}",
-        allowed=", ".join(f"{r.release} ({r.released})" for r in known)
-        + ", or a date from the first on",
-        nearest=f"{name}@{nearest_name(wanted, [r.release for r in known]) or known[0].release}",
+    return wrong(
+        PATH,
+        f"{name}@{wanted}",
+        f"not a release of {name}",
+        ", ".join(f"{r.release} ({r.released})" for r in known) + ", or a date from the first on",
+        f"{name}@{nearest_name(wanted, [r.release for r in known]) or known[0].release}",
     )

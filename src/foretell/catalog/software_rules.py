@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from foretell.catalog.files import Table
 from foretell.catalog.software import family_of, family_table, releases
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
@@ -93,7 +93,7 @@ def _rule(
     bad += [key for key in ("since", "before") if key in raw and raw[key] not in dates]
     if bad or raw["source"] not in sources:
         message = "a rule has when, set, source and why; since and before are releases"
-        problems.append(Problem(path=path, value=", ".join(bad) or raw["source"], message=message))
+        problems.append(wrong(path, ", ".join(bad) or raw["source"], message))
         return None
     names = [field.name for field in fields(Plan)]
     unknown: list[tuple[str, tuple[str, ...]]] = [
@@ -102,7 +102,7 @@ def _rule(
     others = raw.get("or", {})
     unknown += [(key, tuple(names)) for key in (*raw["set"], *others) if key not in names]
     problems += [
-        Problem(path=path, value=key, message="no such fact or word", nearest=nearest_name(key, ns))
+        wrong(path, key, "no such fact or word", nearest=nearest_name(key, ns))
         for key, ns in unknown
     ]
     return SoftwareRule(

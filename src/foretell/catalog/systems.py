@@ -82,10 +82,7 @@ def change_design(table: Mapping[str, Any], changes: Mapping[str, str]) -> dict[
 def no_design(changes: Iterable[str]) -> list[Problem]:
     """Problems of settings of a design that there is not."""
     message, allowed = "its chip is no design", "a system's file with [chip.design]"
-    return [
-        Problem(path=f"--set chip.design.{name}", value=None, message=message, allowed=allowed)
-        for name in changes
-    ]
+    return [wrong(f"--set chip.design.{name}", None, message, allowed) for name in changes]
 
 
 def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") -> System:
@@ -101,7 +98,7 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
     if "chip" in table:
         chip = chip_from_value(table["chip"], "chip", problems, said)
     else:
-        problems.append(Problem(path="chip", value=None, message="is missing"))
+        problems.append(wrong("chip", None, "is missing"))
     if "network" not in table and is_design(table.get("chip")):
         table = {**table, "network": _usual_network(chip)}
         said.append(f"No network is given; taken: {_USUAL}.")
@@ -132,9 +129,7 @@ def _on_other_links(table: Mapping[str, Any]) -> System:
             tiers[name] = replace(tiers[name], **read_fields(Tier, part, path, problems))
         else:
             message = f"is no table of a tier of {system.id}"
-            problems.append(
-                Problem(path=path, value=name, message=message, allowed=", ".join(tiers))
-            )
+            problems.append(wrong(path, name, message, ", ".join(tiers)))
     if problems:
         raise BadInput(problems)
     return replace(system, network=Network(tiers=tuple(tiers.values())), **ports)
@@ -153,10 +148,7 @@ def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
     if "base" in rest and "chip" not in rest:
         names = {key: rest[key] for key in ("id", "name") if isinstance(rest.get(key), str)}
         unknown = [key for key in rest if key not in ("base", *names)]
-        problems += [
-            Problem(path=key, value=None, message="is given beside base", allowed="base, id, name")
-            for key in unknown
-        ]
+        problems += [wrong(key, None, "is given beside base", "base, id, name") for key in unknown]
         base = named_system(str(rest["base"]))
         system = replace(base, **{"name": f"{base.name}, as measured", **names})
     else:
@@ -177,7 +169,7 @@ def _measured_spread(told: Any, problems: list[Problem]) -> tuple[float, ...]:
     ):
         allowed = "quantiles = [-0.08, -0.03, 0.03, 0.09]: at 5, 25, 75 and 95 %"
         message = "is no spread of a step"
-        problems.append(Problem(path="measured_step", value=told, message=message, allowed=allowed))
+        problems.append(wrong("measured_step", told, message, allowed))
         return ()
     return tuple(float(value) for value in values or ())
 
@@ -331,9 +323,7 @@ def _assemble(table: Table, chip: Chip | None, default_id: str, problems: list[P
     given = read_fields(System, plain, "system", problems, SYSTEM_KEYS)
     if "design" in plain:
         message = "is beside a chip: it belongs in the table of the chip"
-        problems.append(
-            Problem(path="design", value=None, message=message, allowed="[chip.design]")
-        )
+        problems.append(wrong("design", None, message, "[chip.design]"))
     network = _network(table.get("network"), problems)
     given.setdefault("id", default_id)
     given.setdefault("name", given["id"])
@@ -347,7 +337,7 @@ def _network(raw: object, problems: list[Problem]) -> Network | None:
     if not isinstance(raw, dict) or not raw:
         message = "is missing" if raw is None else "is not a table of tiers"
         allowed = "tables such as [network.node], the innermost tier first"
-        problems.append(Problem(path="network", value=raw, message=message, allowed=allowed))
+        problems.append(wrong("network", raw, message, allowed))
         return None
     tiers = [_tier(name, table, problems) for name, table in raw.items()]
     return Network(tiers=tuple(tier for tier in tiers if tier is not None))
@@ -359,7 +349,7 @@ def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
     if not _TIER_NAME.fullmatch(name):
         problems.append(wrong(path, name, "is not a tier's name", "letters a-z, digits, - and _"))
     if not isinstance(table, dict):
-        problems.append(Problem(path=path, value=table, message="is not a table"))
+        problems.append(wrong(path, table, "is not a table"))
         return None
     given = read_fields(Tier, table, path, problems)
     if "name" in table:
@@ -371,7 +361,7 @@ def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
         problems.append(wrong(f"{path}.size", size, "is not a whole number from 1"))
     elif shape and math.prod(shape) != size:
         message = f"does not multiply to the size, {size:g}"
-        problems.append(Problem(path=f"{path}.shape", value=list(shape), message=message))
+        problems.append(wrong(f"{path}.shape", list(shape), message))
     return None if len(problems) > before else Tier(**given)
 
 

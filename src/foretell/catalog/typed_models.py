@@ -18,7 +18,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Literal
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention, Mixer
@@ -124,7 +124,7 @@ def _pairs(words: str, known: tuple[str, ...], problems: list[Problem]) -> dict[
 
 
 def _problem(value: str, message: str, allowed: str, nearest: str | None = None) -> Problem:
-    return Problem(path="model", value=value, message=message, allowed=allowed, nearest=nearest)
+    return wrong("model", value, message, allowed, nearest)
 
 
 def _value(key: str, text: str, problems: list[Problem]) -> object:

@@ -91,7 +91,7 @@ def read_facts(
         if field is None:
             if key not in known:
                 message, near = "is not a field here", nearest_name(key, known)
-                problems.append(Problem(path=here, value=None, message=message, nearest=near))
+                problems.append(wrong(here, None, message, nearest=near))
         elif field.kind == "numbers":
             if held := _by_dtype(field, raw, here, problems):
                 found[key] = held
@@ -109,7 +109,7 @@ def check_missing(
         here = f"{path}.{name}"
         complained = any(text == here or text.startswith(f"{here}.") for text in noted)
         if field.required and name not in given and not complained:
-            problems.append(Problem(path=here, value=None, message="is missing"))
+            problems.append(wrong(here, None, "is missing"))
 
 
 @lru_cache(maxsize=16)
@@ -150,9 +150,9 @@ def _fact(field: Field, raw: object, path: str, problems: list[Problem]) -> Fact
     before = len(problems)
     for key in raw.keys() - FACT_KEYS:
         near, here = nearest_name(key, FACT_KEYS), f"{path}.{key}"
-        problems.append(Problem(path=here, value=None, message="is not known", nearest=near))
+        problems.append(wrong(here, None, "is not known", nearest=near))
     if "value" not in raw:
-        problems.append(Problem(path=f"{path}.value", value=None, message="is missing"))
+        problems.append(wrong(f"{path}.value", None, "is missing"))
         return None
     value = _value(field, raw["value"], path, problems)
     for key in {"source", "note", "date"} & raw.keys():
@@ -177,7 +177,7 @@ def _by_dtype(
     """A table of numbers by dtype."""
     if not isinstance(raw, dict) or not raw:
         message, allowed = "is not a table with a rate for each dtype", ", ".join(DTYPES)
-        problems.append(Problem(path=path, value=raw, message=message, allowed=allowed))
+        problems.append(wrong(path, raw, message, allowed))
         return None
     one = Field(kind="number", hint=Positive, unit=field.unit, required=False)
     found = {}
@@ -201,7 +201,7 @@ def _value(field: Field, raw: Any, path: str, problems: list[Problem]) -> Any:
             return None
     elif field.kind == "list":
         if not isinstance(raw, list):
-            problems.append(Problem(path=path, value=raw, message="is not a list"))
+            problems.append(wrong(path, raw, "is not a list"))
             return None
         value = tuple(raw)
     found = check_value(value, field.hint, path)

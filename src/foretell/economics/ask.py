@@ -84,11 +84,11 @@ def _asked(
     if large:
         raise Infeasible(
             [
-                Problem(
-                    path=f"package.dies.{die.name}.area_mm2",
-                    value=die.area_mm2,
-                    message=f"one exposure prints {RETICLE_MM2:g} mm2",
-                    allowed="more dies, each smaller",
+                wrong(
+                    f"package.dies.{die.name}.area_mm2",
+                    die.area_mm2,
+                    f"one exposure prints {RETICLE_MM2:g} mm2",
+                    "more dies, each smaller",
                 )
                 for die in large
             ]
@@ -145,7 +145,7 @@ def _design_in(path: Any) -> ChipDesign | None:
 def _described(question: PackageQuestion, figures: Sheet) -> Package:
     """Plain silicon of an area on one die or several."""
     missing = [
-        Problem(path=name, value=None, message="is missing", allowed=allowed)
+        wrong(name, None, "is missing", allowed)
         for name, given, allowed in (
             ("node", question.node, ", ".join(figures.names("processes"))),
             ("area", question.area, "an area such as 800 (mm2), or the name of a chip"),
@@ -230,7 +230,7 @@ def _contradictions(package: Package) -> list[Problem]:
             found.append(wrong(path, die.units_needed, "needs more units than it has"))
         if die.on and (die.on not in names or die.on == die.name):
             message, said = "lies on no die of this package", ", ".join(names)
-            found.append(Problem(path=f"{path}.on", value=die.on, message=message, allowed=said))
+            found.append(wrong(f"{path}.on", die.on, message, said))
     return found
 
 
@@ -239,7 +239,7 @@ def _check_finite(tree: Branch, package: Package) -> None:
     if np.all(np.asarray(tree.usd, float) < BOUND_USD):
         return
     message = "is larger than a wafer or panel, or next to never good"
-    raise Infeasible([Problem(path=f"package.{package.kind}", value=None, message=message)])
+    raise Infeasible([wrong(f"package.{package.kind}", None, message)])
 
 
 def _processes(package: Package) -> list[str]:

@@ -31,7 +31,7 @@ from foretell.economics.fabric import (
 from foretell.economics.packages import price_package, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, SheetCases, case_of, central, leaf
-from foretell.errors import BadInput, Infeasible, Problem, wrong
+from foretell.errors import BadInput, Infeasible, wrong
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import FabricParts, Figure, ServerParts
@@ -158,9 +158,7 @@ def _node_price(
     except BadInput as error:
         message = f"no price of {system.id} or {chip} is known, nor can one be made up"
         allowed = "--set system.node_price_usd=..."
-        raise BadInput(
-            [Problem(path=NODE, value=None, message=message, allowed=allowed), *error.problems]
-        ) from None
+        raise BadInput([wrong(NODE, None, message, allowed), *error.problems]) from None
     said.append(f"No price of {chip} is known: its manufacture, and its maker's margin, are taken.")
     said.extend(more)
     return figures, package

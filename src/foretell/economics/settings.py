@@ -43,8 +43,7 @@ def _set_price(sheet: Sheet, setting: Setting) -> Sheet:
     steps = tuple(SHORT.get(".".join(setting.steps), ".".join(setting.steps)).split("."))
     where = f"--set {setting.path}"
     if steps[0] not in SINGLE and steps[0] not in NAMED:
-        known = (*SINGLE, *NAMED, *SHORT)
-        raise BadInput([_unknown(where, steps[0], known)])
+        raise BadInput([_unknown(where, steps[0], (*SINGLE, *NAMED, *SHORT))])
     if steps[0] in NAMED and len(steps) == 3:
         steps = (steps[0], sheet.resolve(steps[0], steps[1], where), steps[2])
     entry, name = ".".join(steps[:-1]), steps[-1]
@@ -102,9 +101,7 @@ def parse_sweeps(texts: Sequence[str], flags: Sequence[str]) -> dict[str, list[s
     rows = int(np.prod([len(values) for values in found.values()])) if found else 0
     if rows > MOST_ROWS:
         message = f"has {rows} rows"
-        problems.append(
-            Problem(path="--sweep", value=None, message=message, allowed=f"up to {MOST_ROWS}")
-        )
+        problems.append(wrong("--sweep", None, message, f"up to {MOST_ROWS}"))
     if problems:
         raise BadInput(problems)
     return found
@@ -116,15 +113,15 @@ def _values(text: str, whole: str) -> list[str]:
         return [part.strip() for part in text.split(",") if part.strip()]
     log = len(parts) == 4 and parts[3] == "log"
     allowed = "low:high:steps, or low:high:steps:log above 0"
-    wrong = Problem(path="--sweep", value=whole, message="is no range", allowed=allowed)
+    no_range = wrong("--sweep", whole, "is no range", allowed)
     if len(parts) != 3 and not log:
-        raise BadInput([wrong])
+        raise BadInput([no_range])
     try:
         low, high, steps = float(parts[0]), float(parts[1]), int(parts[2])
     except ValueError:
-        raise BadInput([wrong]) from None
+        raise BadInput([no_range]) from None
     if not 1 <= steps <= MOST_ROWS or not np.isfinite(low + high) or (log and min(low, high) <= 0):
-        raise BadInput([wrong])
+        raise BadInput([no_range])
     spaced = np.geomspace(low, high, steps) if log else np.linspace(low, high, steps)
     return [f"{value:.10g}" for value in spaced]
 

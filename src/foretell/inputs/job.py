@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from foretell import units
-from foretell.errors import Problem, bad_input, nearest_name
+from foretell.errors import Problem, bad_input, nearest_name, wrong
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.questions.common import Settings as Settings
@@ -38,7 +38,7 @@ def whole_problems(name: str, value: object) -> list[Problem]:
         message = "out of range"
     allowed = f"a whole number from 1 to {LARGEST:,}".replace(",", " ")
     near = units.plain_number(value)
-    return [Problem(path=name, value=value, message=message, allowed=allowed, nearest=near)]
+    return [wrong(name, value, message, allowed, near)]
 
 
 def job_of(
@@ -113,7 +113,7 @@ def length_problems(model: Model, job: Job, said: list[str]) -> list[Problem]:
     if model.embedding.positions and length > model.embedding.positions:
         message = f"{model.id} has a learned table of {model.embedding.positions} positions"
         allowed = f"at most {model.max_positions}"
-        return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
+        return [wrong("seq_len", length, message, allowed)]
     said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
     return []
 
@@ -136,11 +136,11 @@ def _beyond_frames(model: Model, job: Job) -> list[Problem]:
     limits = (("seq_len", job.seq_len, _frames(model)),
               ("target_len", job.target_len or 0, model.embedding.positions))  # fmt: skip
     return [
-        Problem(
-            path=path,
-            value=length,
-            message=f"{model.id} has a stored table of {limit} positions here",
-            allowed=f"at most {limit}",
+        wrong(
+            path,
+            length,
+            f"{model.id} has a stored table of {limit} positions here",
+            f"at most {limit}",
         )
         for path, length, limit in limits
         if limit and length > limit

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from foretell import units
 from foretell.catalog.values import DTYPES
-from foretell.errors import BadInput, Problem, bad_input, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.specs._base import Positive
 from foretell.specs.check import check_value, field_types
 
@@ -55,29 +55,27 @@ def parse_settings(texts: Sequence[str], roots: Sequence[str] = ROOTS) -> tuple[
         root = path.split(".", 1)[0]
         if not equals or "." not in path:
             problems.append(
-                Problem(
-                    path="--set",
-                    value=text,
-                    message="not of the form path=value",
-                    allowed="such as network.node.latency_s=2us",
+                wrong(
+                    "--set",
+                    text,
+                    "not of the form path=value",
+                    "such as network.node.latency_s=2us",
                 )
             )
         elif root not in roots:
             problems.append(
-                Problem(
-                    path=f"--set {path}",
-                    value=root,
-                    message="unknown record",
-                    allowed=", ".join(roots),
-                    nearest=nearest_name(root, roots),
+                wrong(
+                    f"--set {path}",
+                    root,
+                    "unknown record",
+                    ", ".join(roots),
+                    nearest_name(root, roots),
                 )
             )
         else:
             settings.append(Setting(path=path, text=value.strip()))
     doubled = {s.path for s in settings if sum(s.path == t.path for t in settings) > 1}
-    problems += [
-        Problem(path=f"--set {p}", value=None, message="set twice") for p in sorted(doubled)
-    ]
+    problems += [wrong(f"--set {p}", None, "set twice") for p in sorted(doubled)]
     if problems:
         raise BadInput(problems)
     return tuple(settings)
@@ -222,12 +220,12 @@ class _NoField(BadInput):
 def _no_field(setting: Setting, step: str, names: Sequence[str]) -> _NoField:
     return _NoField(
         [
-            Problem(
-                path=f"--set {setting.path}",
-                value=step,
-                message="no such field",
-                allowed=", ".join(names) or None,
-                nearest=nearest_name(step, names),
+            wrong(
+                f"--set {setting.path}",
+                step,
+                "no such field",
+                ", ".join(names) or None,
+                nearest_name(step, names),
             )
         ]
     )

@@ -10,7 +10,7 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog.attention import widest_heads
 from foretell.catalog.models import is_catalogue_model
-from foretell.errors import BadInput, Problem, wrong
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.inputs.job import job_of, length_problems, whole_problems, with_inputs
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import (
@@ -52,9 +52,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     chosen = collect(lambda: parse_settings(settings_of(question)), problems) or ()
     count, named = chips_given(gpus, problems)
     if system is not None and named is not None and system != named:
-        problems.append(
-            Problem(path="gpus", value=gpus, message=f"names another system than system, {system}")
-        )
+        problems.append(wrong("gpus", gpus, f"names another system than system, {system}"))
     system = system if system is not None else named
     if system is None:
         problems.append(
@@ -83,7 +81,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     ]
     if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
         message = f"{the_model.id} is no encoder-decoder: it has no target"
-        late.append(Problem(path="target_len", value=target_len or job.target_len, message=message))
+        late.append(wrong("target_len", target_len or job.target_len, message))
     late += length_problems(the_model, job, said)
     read = collect(partial(with_inputs, the_model, job, question, said), late) or the_model
     if late:
@@ -260,8 +258,7 @@ def _check_model(model: Model) -> None:
             for problem in error.problems
         ) from None
     except ValueError:  # a text with characters that no file may hold
-        problem = Problem(path="model", value=None, message="has a text that cannot be printed")
-        raise BadInput([problem]) from None
+        raise bad_input("model", None, "has a text that cannot be printed") from None
 
 
 def _plan(given: str | Plan | None) -> Plan:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from foretell.catalog import system as catalog_system
 from foretell.catalog.files import between_nodes
-from foretell.catalog.software import host_of
+from foretell.catalog.hosts import host_of
 from foretell.catalog.systems import no_design
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, nearest_name, wrong
 from foretell.inputs.overrides import Setting, apply_settings
 from foretell.specs.check import problems_of
 from foretell.specs.plan_words import no_choice
@@ -40,12 +40,7 @@ def design_system(
     if beside:
         message = "a design is set where its chip is built"
         allowed = "chip.design."
-        raise BadInput(
-            [
-                Problem(path=f"--set {p}", value=None, message=message, allowed=allowed)
-                for p in beside
-            ]
-        )
+        raise BadInput([wrong(f"--set {p}", None, message, allowed) for p in beside])
     if isinstance(given, System):
         if changes:
             raise BadInput(no_design(changes))
@@ -67,8 +62,7 @@ def on_fabric(
         known = between_nodes()
         if setting.text not in known:
             near = nearest_name(setting.text, known)
-            problem = no_choice(FABRIC, setting.text, ", ".join(known), near)
-            raise BadInput([problem])
+            raise BadInput([no_choice(FABRIC, setting.text, ", ".join(known), near)])
         system = replace(system, id=f"{system.id}-{setting.text}")
         seen[FABRIC] = setting.text
     return system, [s for s in settings if s not in named]
@@ -91,9 +85,7 @@ def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> 
         chips *= float(tier.size)
         if float(tier.size) % 1 or not 1 <= chips <= LARGEST_SYSTEM:
             path = f"network.{tier.name}.size"
-            problems.append(
-                Problem(path=path, value=tier.size, message="no such size", allowed=allowed)
-            )
+            problems.append(wrong(path, tier.size, "no such size", allowed))
     if problems:
         raise BadInput(problems)
     return system

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.software import usual_host
+from foretell.catalog.hosts import usual_host
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
 from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin, spread_of

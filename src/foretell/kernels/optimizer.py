@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foretell.catalog.software import optimizer_of
+from foretell.catalog.hosts import optimizer_of
 from foretell.kernels.calls import maps_of
 from foretell.kernels.families.base import attainable, engine_of
 from foretell.kernels.op_times import coefficients

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import Infeasible, Problem
+from foretell.errors import Infeasible, wrong
 from foretell.posttraining.passes import packed_batch
 from foretell.posttraining.rollout import rollout_times
 from foretell.posttraining.step import StepResult, StepSetup, step_of
@@ -95,9 +95,7 @@ def candidate_plans(
         if not all_broken(batch.scenario, batch.plan, batch_of([batch.plan])):
             return found[row], bool(peak[row] <= room)
     message = f"no {trainer} plan divides {gpus} chips and the model's heads and layers"
-    raise Infeasible(
-        [Problem(path="plan", value=None, message=message, allowed="another number of chips")]
-    )
+    raise Infeasible([wrong("plan", None, message, "another number of chips")])
 
 
 def _alike(
@@ -203,9 +201,7 @@ def fastest_layout(
         if len(found) > 1 and found[-1][0] > found[-2][0]:
             break
     if not found:
-        raise problem or Infeasible(
-            [Problem(path="rollout_plan", value=None, message="no layout fits")]
-        )
+        raise problem or Infeasible([wrong("rollout_plan", None, "no layout fits")])
     return min(found, key=lambda one: one[0])
 
 
@@ -218,9 +214,7 @@ def rank_placements(setup: StepSetup, options: Mapping[str, Any]) -> tuple[Ranke
         found = [*([] if one is None else [one]), *found]
     if not found:
         message = "no placement of these chips holds the model in every phase"
-        raise Infeasible(
-            [Problem(path="placement", value=None, message=message, allowed="more chips")]
-        )
+        raise Infeasible([wrong("placement", None, message, "more chips")])
     return tuple(sorted(found, key=lambda one: (not one.fits, one.result.step_s)))
 
 

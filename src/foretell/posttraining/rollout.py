@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import Infeasible, Problem
+from foretell.errors import Infeasible, wrong
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.serving.memory import Memory, memory_of
@@ -129,7 +129,7 @@ def _times(
     done = np.sort(played.done_s[np.isfinite(played.done_s)])
     if not len(done):
         message = f"the cache of {rules.kv_tokens:.0f} tokens is less than one trajectory of {longest:.0f}"
-        raise Infeasible([Problem(path="rollout_plan", value=None, message=message)])
+        raise Infeasible([wrong("rollout_plan", None, message)])
     end_s, full_s = float(done[-1]), float(done[max(math.ceil((1.0 - TAIL) * len(done)) - 1, 0)])
     # What was left out of a thinned queue would have run while the batch was full.
     extra_s = (thinned - 1.0) * full_s
@@ -162,20 +162,13 @@ def check_room(memory: Memory, deployment: Deployment) -> None:
     if memory.fits:
         return
     need = memory.weight_bytes + memory.step_bytes + memory.reserve_bytes
+    tp, held = f"tp{deployment.tp}", show(memory.card_bytes, "bytes")
     message = (
-        f"weights and steps need {show(need, 'bytes')} of {show(memory.card_bytes, 'bytes')} a chip at "
-        f"tp{deployment.tp}: nothing is left for the cache"
+        f"weights and steps need {show(need, 'bytes')} of {held} a chip at {tp}: "
+        "nothing is left for the cache"
     )
-    raise Infeasible(
-        [
-            Problem(
-                path="rollout_plan",
-                value=f"tp{deployment.tp}",
-                message=message,
-                allowed="a larger tp, weights=fp8, or a larger memory_fraction",
-            )
-        ]
-    )
+    allowed = "a larger tp, weights=fp8, or a larger memory_fraction"
+    raise Infeasible([wrong("rollout_plan", tp, message, allowed)])
 
 
 def requests_of(work: TrajectoryWorkload, replicas: int) -> tuple[Requests, float]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell import units
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.inputs.software import checked_plan
 from foretell.specs.questions.cost import (
     PackageQuestion,
@@ -128,7 +128,7 @@ class Faults:
 
     def bad(self, path: str, value: object, message: str, allowed: str | None = None) -> None:
         """One more."""
-        self.problems.append(Problem(path=path, value=value, message=message, allowed=allowed))
+        self.problems.append(wrong(path, value, message, allowed))
 
     def collect(self, path: str, make: Any) -> None:
         """What making something finds wrong, under a path of the file."""
@@ -136,14 +136,7 @@ class Faults:
             make()
         except BadInput as error:
             self.problems += [
-                Problem(
-                    path=path,
-                    value=p.value,
-                    message=p.message,
-                    allowed=p.allowed,
-                    nearest=p.nearest,
-                )
-                for p in error.problems
+                wrong(path, p.value, p.message, p.allowed, p.nearest) for p in error.problems
             ]
 
 
@@ -254,8 +247,7 @@ def unit_of(path: str) -> str:
 def unknown_key(path: str, value: object, names: Sequence[str], message: str) -> Problem:
     """A name that is none of those known."""
     near = nearest_name(path.rsplit(".", 1)[-1], names)
-    allowed = ", ".join(names)
-    return Problem(path=path, value=value, message=message, allowed=allowed, nearest=near)
+    return wrong(path, value, message, ", ".join(names), near)
 
 
 def is_number(value: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from foretell.catalog.files import read_table
 from foretell.catalog.model_names import find_model
 from foretell.catalog.names import exists
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.inputs.overrides import ROOTS
 from foretell.inputs.software import checked_plan
 from foretell.interop.user_files import is_there, user_file
@@ -60,7 +60,7 @@ def read_study(given: str | Path | Mapping[str, Any], *, drawn: bool = False) ->
         if name not in TABLES
     ]
     problems += [
-        Problem(path=name, value=table[name], message="not a table")
+        wrong(name, table[name], "not a table")
         for name in TABLES
         if not isinstance(table.get(name, {}), Mapping) and name != "workload"
     ]
@@ -152,14 +152,13 @@ class _StudyReader(Faults):
     def _choice(self, name: str, choices: Sequence[str], default: str | None) -> Any:
         value = self.head.get(name, default)
         if value not in choices:
-            message = "missing" if value is None else "not a choice"
             self.problems.append(
-                Problem(
-                    path=f"study.{name}",
-                    value=value,
-                    message=message,
-                    allowed=", ".join(choices),
-                    nearest=None if value is None else nearest_name(str(value), choices),
+                wrong(
+                    f"study.{name}",
+                    value,
+                    "missing" if value is None else "not a choice",
+                    ", ".join(choices),
+                    None if value is None else nearest_name(str(value), choices),
                 )
             )
         return value
@@ -221,12 +220,12 @@ class _StudyReader(Faults):
         is_path = "." in name
         names = ROOTS if is_path else known
         self.problems.append(
-            Problem(
-                path=f"{where}.{name}",
-                value=value,
-                message="no such record" if is_path else f"no flag of `{verbs}`",
-                allowed=f"{', '.join(names)}; or a --set path",
-                nearest=nearest_name(root if is_path else name, names),
+            wrong(
+                f"{where}.{name}",
+                value,
+                "no such record" if is_path else f"no flag of `{verbs}`",
+                f"{', '.join(names)}; or a --set path",
+                nearest_name(root if is_path else name, names),
             )
         )
 

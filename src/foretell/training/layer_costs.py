@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.software import host_of, optimizer_of
+from foretell.catalog.hosts import host_of, optimizer_of
 from foretell.kernels.call_records import table_of
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from foretell.catalog.software import host_of, optimizer_of
+from foretell.catalog.hosts import host_of, optimizer_of
 from foretell.kernels.call_records import CallStack, table_of
 from foretell.kernels.calls import call_stacks, halves_of, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes

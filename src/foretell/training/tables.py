@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.software import host_of
+from foretell.catalog.hosts import host_of
 from foretell.kernels.optimizer import Matrices
 from foretell.kernels.power import ChipPower, chip_power, slowest
 from foretell.records import Keyed, dataclass

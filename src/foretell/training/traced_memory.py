@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.catalog.software import optimizer_of
+from foretell.catalog.hosts import optimizer_of
 from foretell.kernels.memory import HeldBytes, framework_bytes
 from foretell.records import dataclass
 from foretell.specs.arrays import Array, Ints, Mask

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from foretell.catalog.software import optimizer_of
+from foretell.catalog.hosts import optimizer_of
 from foretell.kernels.memory import HeldBytes
 from foretell.network.collectives import Group, collective_s, place, send_s
 from foretell.network.placement import tier_counts

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from foretell.catalog.software import host_of, optimizer_of
+from foretell.catalog.hosts import host_of, optimizer_of
 from foretell.kernels.optimizer import (
     LIST_LAUNCHES,
     TENSOR_LAUNCHES,

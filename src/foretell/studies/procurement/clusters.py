@@ -12,7 +12,7 @@ from foretell.economics.ask_system import SystemQuestion, system_cost, with_flag
 from foretell.economics.fabric import per_node_chips
 from foretell.economics.total_cost import HOURS
 from foretell.economics.work import AHEAD, RESERVED
-from foretell.errors import BadInput, Infeasible, Problem, ProblemsError, bad_input, unknown
+from foretell.errors import BadInput, Infeasible, ProblemsError, bad_input, unknown, wrong
 from foretell.network.placement import built_for, members_of, with_groups
 from foretell.network.topologies import names, of_tier, plain_name
 from foretell.specs.system import System
@@ -173,9 +173,7 @@ def affordable(system: Given, budget_usd: float, paid: Payment) -> list[ClusterB
     if one_usd > budget_usd:
         years = cost_of(system, each, paid).years
         message = f"one node of {each} chips costs {one_usd:,.0f} USD over {years:g} years"
-        raise Infeasible(
-            [Problem(path=f"budget ({name_of(system)})", value=budget_usd, message=message)]
-        )
+        raise Infeasible([wrong(f"budget ({name_of(system)})", budget_usd, message)])
     nodes = min(max(int(budget_usd / one_usd), 1), limit)
     for _ in range(TRIES):
         usd = usd_of(system, nodes * each, paid)
@@ -227,9 +225,9 @@ def on_topologies(
         problems.append(unknown("equal", equal, EQUALS))
     elif equal == "bisection" and gpus is None:
         message = "bisections are equal on so many chips"
-        problems.append(Problem(path="equal", value=equal, message=message, allowed="with --gpus"))
+        problems.append(wrong("equal", equal, message, "with --gpus"))
     problems += [
-        Problem(path="systems", value=one, message="is a table", allowed="names, for --topologies")
+        wrong("systems", one, "is a table", "names, for --topologies")
         for one in systems
         if not isinstance(one, str)
     ]

@@ -90,7 +90,7 @@ def compare(question: CompareQuestion) -> Ranking:
     measured = rows_of(question.measured, systems, gpus, problems)
     if workload is None and model is None:
         allowed = "--model with an id, a config.json or a TOML file"
-        problems.append(Problem(path="model", value=None, message="missing", allowed=allowed))
+        problems.append(wrong("model", None, "missing", allowed))
         raise BadInput(problems)
     study = study_of(table, systems, problems)
     if problems or study is None:

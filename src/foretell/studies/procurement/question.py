@@ -26,9 +26,7 @@ def level_of(given: dict[str, Any], where: str, problems: list[Problem]) -> Late
         try:
             found[f"{name}_ms"] = float(value)
         except (TypeError, ValueError, OverflowError):
-            problems.append(
-                Problem(path=f"{where}{name}", value=value, message="not a number of ms")
-            )
+            problems.append(wrong(f"{where}{name}", value, "not a number of ms"))
     return LatencyTargets(**found)
 
 
@@ -37,7 +35,7 @@ def budget_of(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
     if (budget is None) == (gpus is None):
         message = "one of budget and gpus says how large the clusters are"
         allowed = "--budget 10M or --gpus 64"
-        problems.append(Problem(path="budget", value=budget, message=message, allowed=allowed))
+        problems.append(wrong("budget", budget, message, allowed))
     if budget is None:
         return None
     try:
@@ -47,9 +45,7 @@ def budget_of(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
         return None
     if not 0.0 < value < 1e15:
         message = "not a usable sum"
-        problems.append(
-            Problem(path="budget", value=budget, message=message, allowed="such as 10M")
-        )
+        problems.append(wrong("budget", budget, message, "such as 10M"))
         return None
     return value
 
@@ -113,15 +109,13 @@ def _tables(file: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
         if name in file and isinstance(file[name], Mapping):
             found[name] = file[name]
         elif name in file:
-            problems.append(Problem(path=name, value=file[name], message="not a table"))
+            problems.append(wrong(name, file[name], "not a table"))
     mix = file.get("workload", [])
     if isinstance(mix, list) and all(isinstance(one, Mapping) for one in mix):
         found["workload"] = mix
     else:
         allowed = "[[workload]]"
-        problems.append(
-            Problem(path="workload", value=mix, message="not a list of tables", allowed=allowed)
-        )
+        problems.append(wrong("workload", mix, "not a list of tables", allowed))
     return found
 
 

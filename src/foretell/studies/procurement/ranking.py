@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foretell.errors import Infeasible, Problem
+from foretell.errors import Infeasible, wrong
 from foretell.records import Answer, JsonRecord
 from foretell.search.ranking import CERTAIN, Contender, SystemDraws, beats, doubts, draw, spread_of
 from foretell.specs.arrays import Array
@@ -163,7 +163,7 @@ def rank_kinds(
     by = by or ("usd" if any(_contends(kind, "usd") for kind in able) else "tokens")
     if not any(_contends(kind, by) for kind in able):
         why = [(kind.system, kind.problem or kind.no_price or "cannot be") for kind in kinds]
-        raise Infeasible([Problem(path=path, value=None, message=text) for path, text in why])
+        raise Infeasible([wrong(path, None, text) for path, text in why])
     cases = draw([_contender(kind) for kind in able], seed)
     rates = _rates(able, cases, budget)
     found = [

@@ -12,7 +12,7 @@ from foretell.api.serving import closed_forms
 from foretell.economics.answer import CostAnswer
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.search.ranking import SERVED, TRAINED, SystemWorkload
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.cost import CostLeaf
@@ -145,7 +145,7 @@ def _served(
             best = one, served
     if best is None:
         message = f"no concurrency meets the latency targets: a token takes at least {least:.3g} ms"
-        raise Infeasible([Problem(path=f"tpot ({name})", value=levels.tpot_ms, message=message)])
+        raise Infeasible([wrong(f"tpot ({name})", levels.tpot_ms, message)])
     one, served = best
     bill = service_bill(served, one, asked.payment)
     ends = request_time(served)["p90"]
@@ -265,9 +265,7 @@ def rows_of(
                 "a budget buys another number of chips on every system: say how many were measured"
             )
             path = f"measured {number}: gpus"
-            problems.append(
-                Problem(path=path, value=None, message=message, allowed='"gpus=8 tp8: 15.2 s"')
-            )
+            problems.append(wrong(path, None, message, '"gpus=8 tp8: 15.2 s"'))
         found.append(replace(one, asked=told))
     return tuple(found)
 

@@ -323,13 +323,11 @@ def _mode(
         return "weak", [wrong("mode", mode, "not a choice", ", ".join(MODES))]
     if found == "strong" and global_batch is None:
         message = "strong scaling holds the global batch: say which"
-        return found, [Problem(path="global_batch", value=None, message=message)]
+        return found, [wrong("global_batch", None, message)]
     if found == "weak" and global_batch is not None:
         message = "the batch grows with the chips in weak scaling"
         allowed = "batch_per_gpu in its place, or mode strong"
-        return found, [
-            Problem(path="global_batch", value=global_batch, message=message, allowed=allowed)
-        ]
+        return found, [wrong("global_batch", global_batch, message, allowed)]
     if found == "strong" and batch_per_gpu is not None:
         return found, [wrong("batch_per_gpu", batch_per_gpu, "the batch is held in strong scaling")]
     return found, []
@@ -353,4 +351,4 @@ def _models(models: Sequence[object]) -> list[Problem]:
         return []
     message = "missing" if not models else f"{len(models)} are too many"
     allowed = f"1 to {MOST_MODELS} models"
-    return [Problem(path="models", value=None, message=message, allowed=allowed)]
+    return [wrong("models", None, message, allowed)]

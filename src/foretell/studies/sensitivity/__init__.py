@@ -7,7 +7,7 @@ the plan held or chosen anew (search/what_if.py).
 
 from typing import TYPE_CHECKING, Any, overload
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, bad_input, wrong
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.result import StepEstimate
@@ -30,12 +30,10 @@ def sensitivities(question: SensitivityQuestion) -> "Sensitivities":
     if any(getattr(question, name) is not None for name in LOAD):
         from foretell.studies.sensitivity.serving import of_serving
 
-        wrong = [name for name in OF_TRAINING if getattr(question, name) is not None]
-        if wrong:
-            message = "is of training, and a service is asked about"
-            raise BadInput(
-                Problem(path=name, value=getattr(question, name), message=message) for name in wrong
-            )
+        given = {name: getattr(question, name) for name in OF_TRAINING}
+        message = "is of training, and a service is asked about"
+        if found := [wrong(n, v, message) for n, v in given.items() if v is not None]:
+            raise BadInput(found)
         return of_serving(question)
     from foretell.studies.sensitivity.training import of_training
 
@@ -59,9 +57,7 @@ def sensitivity(about: Any, of: str = "step_s", **question: Any) -> "Sensitivity
         return sensitivities(about, **question)
     if question:
         message = "an estimate carries its own question"
-        raise BadInput(
-            Problem(path=name, value=value, message=message) for name, value in question.items()
-        )
+        raise BadInput(wrong(name, value, message) for name, value in question.items())
     from foretell.api.training import sensitivity as of_estimate
 
     return of_estimate(about, of)  # type: ignore[arg-type]

@@ -281,5 +281,4 @@ def _dask(address: str | None, workers: int) -> Iterator[Executor]:
 
 def _not_installed(package: str) -> BadInput:
     message = f"needs {package}, which is not installed"
-    allowed = 'pip install "foretell[sweep]"'
-    return bad_input("sweep", None, message, allowed)
+    return bad_input("sweep", None, message, 'pip install "foretell[sweep]"')

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.interop.user_files import made_folder, write_whole
 from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks
@@ -102,17 +102,15 @@ def _read(given: Any, trials: object, storage: Any, out: Any) -> Study:
         problems += error.problems
     if type(trials) is not int or not 1 <= trials <= MOST_TRIALS:
         allowed = f"a whole number from 1 to {MOST_TRIALS}"
-        problems.append(Problem(path="trials", value=trials, message="not usable", allowed=allowed))
+        problems.append(wrong("trials", trials, "not usable", allowed))
     if storage is not None and not Path(storage).absolute().parent.is_dir():
         message, allowed = "no file can be written there", "a file in a folder there is"
-        problems.append(
-            Problem(path="storage", value=str(storage), message=message, allowed=allowed)
-        )
+        problems.append(wrong("storage", str(storage), message, allowed))
     if out is not None and Path(out).exists() and not Path(out).is_dir():
-        problems.append(Problem(path="out", value=str(out), message="is a file, not a folder"))
+        problems.append(wrong("out", str(out), "is a file, not a folder"))
     if known is not None and known.mode == "list":
         message, allowed = "fields are chosen one by one", "product or sample"
-        problems.append(Problem(path="study.mode", value="list", message=message, allowed=allowed))
+        problems.append(wrong("study.mode", "list", message, allowed))
     if problems or known is None:
         raise BadInput(problems)
     check_wishes(known)

@@ -23,7 +23,7 @@ from foretell.catalog.names import exists
 from foretell.catalog.prices import price
 from foretell.economics.ask import PackageQuestion, chip_cost, package_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
-from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall
+from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall, wrong
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
 from foretell.search.search import SearchResult
@@ -307,9 +307,8 @@ def check(asked: PointQuestion) -> None:
 
 
 def _missing(name: str) -> Any:
-    from foretell.errors import Problem
 
-    return Problem(path=name, value=None, message="missing", allowed="in [base] or [vary]")
+    return wrong(name, None, "missing", "in [base] or [vary]")
 
 
 def _check_payment(asked: PointQuestion) -> None:

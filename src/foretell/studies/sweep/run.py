@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.inputs.question import collect
 from foretell.interop.user_files import write_whole
 from foretell.records import Answer, as_json
@@ -94,7 +94,7 @@ def sweep(question: SweepQuestion) -> SweepStatus:
         problems += study_problems(known, yes)
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
-        problems.append(Problem(path="out", value=str(out), message="is a file, not a folder"))
+        problems.append(wrong("out", str(out), "is a file, not a folder"))
     if problems or known is None:
         raise BadInput(problems)
     needs_polars()
@@ -226,7 +226,7 @@ def _same(folder: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
 
 
 def _of_folder(folder: Path, message: str, allowed: str) -> Problem:
-    return Problem(path="out", value=str(folder), message=message, allowed=allowed)
+    return wrong("out", str(folder), message, allowed)
 
 
 def study_problems(study: Study, yes: bool) -> list[Problem]:
@@ -239,16 +239,16 @@ def _size_problems(study: Study, yes: bool) -> list[Problem]:
     many = point_count(study)
     if many > MOST:
         return [
-            Problem(
-                path="vary",
-                value=None,
-                message=f"the study has {many:,} points",
-                allowed=f'at most {MOST:,}; mode = "sample" draws some of them',
+            wrong(
+                "vary",
+                None,
+                f"the study has {many:,} points",
+                f'at most {MOST:,}; mode = "sample" draws some of them',
             )
         ]
     if many > MANY and not yes:
         message = f"the study has {many:,} points, more than {MANY:,}"
-        return [Problem(path="vary", value=None, message=message, allowed="--yes, or fewer points")]
+        return [wrong("vary", None, message, "--yes, or fewer points")]
     return []
 
 
@@ -272,7 +272,7 @@ def trial_problems(study: Study) -> list[Problem]:
                 found |= {str(problem): problem for problem in error.problems}
             except TypeError as error:
                 # A flag that the verb cannot do without, or that it does not have.
-                problem = Problem(path="base", value=None, message=str(error))
+                problem = wrong("base", None, str(error))
                 found[str(problem)] = problem
     return list(found.values())
 

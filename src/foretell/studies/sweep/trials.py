@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.specs.study import Axis, Study
 from foretell.studies.sweep.mix import objectives_of
 from foretell.studies.sweep.shards import program_hash
@@ -93,7 +93,7 @@ def _opened(file: Path) -> Any:
 
 
 def _of(file: Path, message: str, allowed: str | None = None) -> Problem:
-    return Problem(path="storage", value=str(file), message=message, allowed=allowed)
+    return wrong("storage", str(file), message, allowed)
 
 
 class Trials:

@@ -1,5 +1,6 @@
 """Sizing never contradicts itself: 200 questions over a random grid, in closed form and simulated."""
 
+import math
 import random
 from itertools import product
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import foretell
 from foretell.api.sizing_answer import Sizing
 from foretell.errors import Infeasible
+from foretell.serving import sizing_simulation
 
 SERVICES: list[dict[str, Any]] = [
     {"model": "llama-3.1-8b", "system": "h100-sxm", "rate": 12.0, "isl": 1000, "osl": 200, "gpus": 4},
@@ -93,3 +95,35 @@ def test_the_two_examples() -> None:
     }
     sizes = {tpot: rent(ask(asked, 2000.0, tpot)) for tpot in (30.0, 28.0, 24.2)}
     assert sizes[30.0] <= sizes[28.0] <= sizes[24.2]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_fewest_replicas_are_those_of_trying_every_number(seed, monkeypatch):
+    """Latencies that fall with every replica more, some of them never to the target."""
+    draw = random.Random(seed)
+    need, power = draw.choice((1, 2, 5, 13, 40, 150, 1e9)), draw.uniform(0.3, 4.0)
+    floor, least = draw.uniform(0.0, 1.2), draw.randint(1, 12)
+    most = draw.choice((math.inf, least, least + 3, 7 * least))
+    asked: list[int] = []
+
+    def side_ms(q, layout, what, replicas):
+        asked.append(replicas)
+        late = (
+            math.inf
+            if replicas < 0.6 * need
+            else floor + (1.0 - floor) * (need / replicas) ** power
+        )
+        return late if floor < 1.0 else 1.01, 0.0
+
+    monkeypatch.setattr(sizing_simulation, "side_ms", side_ms)
+    counts = sizing_simulation.ReplicaCounts(least=least, most=most, guess=draw.randint(1, 60))
+    found = sizing_simulation.fewest(None, None, None, counts, (1.0, math.inf))
+    tries = len(asked)
+    upto = 3 * counts.light if most == math.inf else int(most)
+    every = (n for n in range(least, upto + 1) if side_ms(None, None, None, n)[0] <= 1.0 + 1e-9)
+    true = next(every, None)
+    if found is None:
+        assert true is None or (most == math.inf and true > counts.light)
+    else:
+        assert found[0] == true
+    assert tries < 30

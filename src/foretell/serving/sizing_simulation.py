@@ -152,7 +152,7 @@ def fewest(
         found = tried[many] = side_ms(q, layout, what, many)
         misses[many] = _miss(found, targets_ms)
         low, high = (many, high) if misses[many] > 0.0 else (low, many)
-        if low >= counts.most or misses.get(counts.light, -1.0) > 0.0:
+        if low >= (counts.light if counts.most == high == math.inf else counts.most):
             return None
         if high - low <= 1:
             return int(high), tried[int(high)]
@@ -178,10 +178,10 @@ def _next_count(misses: dict[int, float], between: tuple[int, float], counts: Re
     )
     if high < math.inf and len(misses) % 3 == 0:
         wanted = 0.5 * (low + high)
-    elif len(known) > 1 and misses[known[0]] != misses[known[1]]:
+    elif len(known) > 1:
         one, other = known[:2]
-        share = misses[one] / (misses[one] - misses[other])
-        inverse = 1.0 / one + share * (1.0 / other - 1.0 / one)
+        fallen = misses[one] - misses[other]
+        inverse = 1.0 / one + misses[one] / fallen * (1.0 / other - 1.0 / one) if fallen else 0.0
         wanted = 1.0 / inverse if inverse > 0.0 else math.inf
     elif known:
         wanted = known[0] * math.exp(0.5 * misses[known[0]])

@@ -4,6 +4,7 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
+from foretell.report.presentation.verbs import presentation
 
 
 def test_an_encoder_answers_with_its_prompt_whatever_length_is_usual():
@@ -47,3 +48,11 @@ def test_prompts_beyond_an_encoder_s_positions_are_named():
 def test_an_engine_of_another_vendor_s_chips_is_named(chip, many):
     place = {"system": chip, "gpus": 1, "concurrency": 4, "engine": "trtllm"}
     assert len(foretell.serve("llama-3.1-8b", **place).warnings) == many
+
+
+def test_a_request_that_ends_with_its_prompt_has_no_numbers_of_answers() -> None:
+    found = foretell.serve("bge-m3", gpus="1xL4", rate=50, isl=256)
+    card = presentation("serve", found.to_dict())
+    assert "TPOT" not in card.title
+    assert "a request, 50 requests/s" in card.title
+    assert "tpot_ms" not in {fact.name for fact in card.facts}

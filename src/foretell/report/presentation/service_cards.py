@@ -25,6 +25,11 @@ SERVED = (
     "usd_per_million_output_tokens", "joules_per_token", "limited_by",
 )  # fmt: skip
 """Main numbers of a service."""
+OF_ANSWERS = (
+    "tpot_ms", "tpot_with_first_ms", "output_tokens_per_s", "output_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user", "usd_per_million_output_tokens",
+)  # fmt: skip
+"""Numbers that say nothing where a request ends with its prompt, as an embedding does."""
 SIZED = (
     "name", "gpus", "usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
     "ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu", "headroom",
@@ -59,23 +64,26 @@ FRONT = 12
 
 def serve_card(told: Told) -> Presentation:
     """A service under load: latencies, rates, what a GPU holds, where a decode step goes."""
-    intervals = told["intervals"]
+    intervals, silent = told["intervals"], OF_ANSWERS if told["osl"] <= 1.0 else ()
     latencies = [
         {"name": name, **told[key], "ends": (intervals.get(key) or {}).get("p90")}
         for key, name in LATENCIES.items()
+        if key not in silent
     ]
     whole = sum(told["step_ms"].values()) or 1.0
     steps = [
         {"name": part_words(name), "ms": value, "share": value / whole}
         for name, value in sorted(told["step_ms"].items(), key=lambda item: -item[1])
+        if not silent
     ]
-    asked = f"{_chips(told)}, {_length(told['isl'])} tokens in, {_length(told['osl'])} out"
+    asked = f"{_chips(told)}, {_length(told['isl'])} tokens in"
+    asked += "" if silent else f", {_length(told['osl'])} out"
     simulation = told["simulation"] or {}
     shown = [f"{name}:ttft_ms" for name in PERCENTILES]
     return Presentation(
         title=f"{_answer(told, simulation)}: {asked}, {_load(told)}",
         lines=(*(f"warning: {text}" for text in told["warnings"]), *_plan_lines(told)),
-        facts=facts_of(told, *SERVED),
+        facts=facts_of(told, *(name for name in SERVED if name not in silent)),
         notes=tuple(_held(told)),
         tables=(
             *table_of(
@@ -112,6 +120,8 @@ def _answer(told: Told, simulation: Told) -> str:
     first, token = (value_text(name, told[name]["p50"]) for name in ("ttft_ms", "tpot_ms"))
     rate = value_text("output_tokens_per_s", told["output_tokens_per_s"])
     text = f"TTFT {first}, TPOT {token}, {rate} output tokens/s"
+    if told["osl"] <= 1.0:
+        text = f"{first} a request, {told['requests_per_s']:,.4g} requests/s"
     refused = simulation.get("refused", 0)
     return f"{text}, {refused / simulation['requests']:.1%} refused" if refused else text
 

@@ -58,21 +58,6 @@ class LeftArguments(NamedTuple):
 class Keys:
     """The arguments of one tool."""
 
-    __slots__ = (
-        "_pairs",
-        "alone",
-        "asks",
-        "defaults",
-        "doubts",
-        "given",
-        "notes",
-        "problems",
-        "tool",
-        "unset",
-        "variables",
-        "words",
-    )
-
     tool: str
     """Whose arguments, in messages."""
     notes: list[str]

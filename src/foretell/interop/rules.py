@@ -70,7 +70,7 @@ class LaunchFacts:
         """Whether a condition holds."""
         text = self.text(one.name)
         if "$" in text and one.sign == "=" and one.name not in self.known:
-            self.keys.ask_for(one.name, text)
+            self.keys.ask_for(one.name, str(self.keys.raw(one.name)))
         if one.at:
             found = one.name in self.keys.pairs and one.name not in self.keys.defaults
         elif one.sign == "?":

@@ -103,26 +103,10 @@ def _watched() -> Iterator[Callable[[int, int, str], None]]:
 
         yield line
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from foretell.cli.progress import open_bar
 
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda done, many, text: bar.update(
-            task, completed=done, total=many, description=text[:80]
-        )
+    with open_bar("starting") as move:
+        yield move
 
 
 def measure(

@@ -25,7 +25,7 @@ def late_bar(unit: str) -> Iterator[Progress | None]:
         def report(done: int, total: int) -> None:
             nonlocal move
             if move is None and time.monotonic() - start > PATIENCE_S:
-                move = stack.enter_context(_bar(unit))
+                move = stack.enter_context(open_bar(unit))
             if move is not None:
                 move(done, total)
 
@@ -33,12 +33,16 @@ def late_bar(unit: str) -> Iterator[Progress | None]:
 
 
 @contextmanager
-def _bar(unit: str) -> Iterator[Progress]:
+def open_bar(words: str) -> Iterator[Callable[..., None]]:
+    """A bar with words behind it, which a report may change."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    said = TextColumn("{task.description}", markup=False)
+    columns = (BarColumn(), MofNCompleteColumn(), said, TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(unit, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(words, total=None)
+        yield lambda done, total, text=words: bar.update(
+            task, completed=done, total=total, description=text[:80]
+        )

@@ -241,9 +241,12 @@ def _plans_table(front: Sequence[Told]) -> tuple[ShownTable, ...]:
             if "plan" in row:
                 found = points.setdefault((workload, str(row["plan"] or "")), [])
                 found.append(str(one["point"]))
+    order = list(dict.fromkeys(workload for workload, _ in points))
     rows = [
         {"workload": workload or "all", "plan": plan, "points": " ".join(held)}
-        for (workload, plan), held in sorted(points.items(), key=lambda item: item[0][0])
+        for (workload, plan), held in sorted(
+            points.items(), key=lambda item: order.index(item[0][0])
+        )
     ]
     return plain_table(rows, "")
 

@@ -16,17 +16,16 @@ from foretell.errors import BadInput
 from foretell.report.figures import files
 from foretell.report.figures.answers import FIGURES
 from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars, total_cost_figures
+from foretell.report.figures.explain import elasticity_rows, op_roofline, roofline, tornado
 from foretell.report.figures.files import browser, html, plain_text, write_figure
 from foretell.report.figures.lines import latency_bars, lines
 from foretell.report.figures.look import COLOURS, THEMES, log_values, title_of
 from foretell.report.figures.memory import memory_bars, memory_over_step
 from foretell.report.figures.multiples import panels
 from foretell.report.figures.pareto import pareto
-from foretell.report.figures.roofline import op_roofline, roofline
 from foretell.report.figures.scaling import strong_scaling
 from foretell.report.figures.sweep import chosen_columns, heat_map
 from foretell.report.figures.timeline import timeline
-from foretell.report.figures.tornado import elasticity_rows, tornado
 
 ROWS = [
     {

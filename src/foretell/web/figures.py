@@ -13,13 +13,13 @@ from foretell.report.figures.breakdown import (
     shares_bars,
     time_bars,
 )
+from foretell.report.figures.explain import result_rows, tornado
 from foretell.report.figures.lines import bandwidths, latency_bars
 from foretell.report.figures.look import figure, template
 from foretell.report.figures.memory import memory_bars, memory_over_step
 from foretell.report.figures.pareto import pareto
 from foretell.report.figures.scaling import curves
 from foretell.report.figures.timeline import timeline
-from foretell.report.figures.tornado import result_rows, tornado
 from foretell.web import answers as verbs
 from foretell.web.limits import Limits, check_work
 from foretell.web.names import safe

@@ -13,14 +13,13 @@ from foretell.report.figures.breakdown import (
     time_bars,
     total_cost_figures,
 )
+from foretell.report.figures.explain import elasticity_rows, op_roofline, result_rows, tornado
 from foretell.report.figures.lines import bandwidths, latency_bars
 from foretell.report.figures.look import Figure, sentence
 from foretell.report.figures.memory import memory_bars, memory_over_step
 from foretell.report.figures.multiples import panels
 from foretell.report.figures.pareto import pareto
-from foretell.report.figures.roofline import op_roofline
 from foretell.report.figures.timeline import timeline
-from foretell.report.figures.tornado import elasticity_rows, result_rows, tornado
 from foretell.sharding.pipeline import stage_names
 from foretell.units import field_unit
 from foretell.units import format as show

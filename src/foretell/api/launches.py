@@ -19,7 +19,7 @@ from foretell.catalog.model_names import find_model
 from foretell.catalog.prices import chip_named
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.interop.arguments import LARGEST_TEXT
-from foretell.interop.huggingface.hub import fetch_config, is_repository
+from foretell.interop.huggingface.files import fetch_config, is_repository
 from foretell.interop.launch import SERVING, TRAINING, Known, Launch, Origin, ReadValue, Tool
 from foretell.interop.named_files import files_beside
 from foretell.interop.tools import read_arguments

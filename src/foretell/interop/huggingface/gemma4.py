@@ -14,10 +14,11 @@ from foretell.specs.model import Layer, Model, Projection
 
 def read(config: Config) -> Model:
     """The text model and its vision and audio towers."""
-    return with_towers(config, rules_of(config.family), _text)
+    return with_towers(config, rules_of(config.family), text_model)
 
 
-def _text(row: Row) -> Model:
+def text_model(row: Row) -> Model:
+    """The text model: windowed layers and whole ones, perhaps with inputs of their own."""
     depth, config = shape_of(row), row.config
     shared = config.get("num_kv_shared_layers", 0, row.why)
     config.check(
@@ -53,7 +54,7 @@ def _mixers(row: Row, depth: int, shared: int) -> tuple[Attention, ...]:
     same = config.flag("attention_k_eq_v", default=False, why=row.why)
     whole = replace(
         local,
-        head_dim=config.get("global_head_dim", 512, row.why, low=1),
+        head_dim=row.whole("whole_width"),
         kv_heads=config.get("num_global_key_value_heads", local.kv_heads, low=1)
         if same
         else local.kv_heads,
@@ -62,9 +63,12 @@ def _mixers(row: Row, depth: int, shared: int) -> tuple[Attention, ...]:
     )
     kinds = config.layer_types(depth, ("sliding_attention", "full_attention"))
     if kinds is None:
-        config.assume("every sixth layer sees all keys, the others their window: the library's way")
+        every = row.rules["whole_every"]
+        config.assume(
+            f"one in {every} layers sees all keys, the others their window: the library's way"
+        )
         kinds = tuple(
-            "full_attention" if (i + 1) % 6 == 0 or i == depth - 1 else "sliding_attention"
+            "full_attention" if (i + 1) % every == 0 or i == depth - 1 else "sliding_attention"
             for i in range(depth)
         )
     made = [whole if kind == "full_attention" else local for kind in kinds]

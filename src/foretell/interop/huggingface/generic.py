@@ -19,6 +19,7 @@ def read(config: Config) -> Model:
         f"model_type {name} is not known here: read as a Llama-like decoder from its generic keys "
         "(RMS norms, gated feed-forward, no position table)"
         + (f"; the nearest known family is {near}" if near else "")
+        + "; foretell trace takes the class itself, where transformers has it"
     )
     model = decoder(Row(config, rules_of("generic")))
     if config.problems:

@@ -20,8 +20,13 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.models import model as catalogue
-from foretell.lab.translate.decode import beam_tokens, greedy_tokens
-from foretell.lab.translate.evaluate import corpus_bleu, corpus_chrf, exact_match
+from foretell.lab.translate.decode import (
+    beam_tokens,
+    corpus_bleu,
+    corpus_chrf,
+    exact_match,
+    greedy_tokens,
+)
 from foretell.lab.translate.settings import TranslationSettings, TranslationSizes, resize_model
 from foretell.lab.translate.synthetic import make_pairs
 from foretell.lab.translate.text import END, PAD, START, EncodedPairs

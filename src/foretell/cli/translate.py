@@ -73,7 +73,7 @@ def run(given: Given, edges: Edges) -> int:
 def evaluate(given: Given, edges: Edges) -> int:
     """BLEU and chrF of a trained model, as sacreBLEU counts them."""
     from foretell.interop.user_files import write_whole
-    from foretell.lab.translate.evaluate import evaluate as score
+    from foretell.lab.translate.decode import evaluate as score
 
     with late_bar("lines") as bar:
         found = score(ScoresQuestion(**given), bar)

@@ -1,5 +1,6 @@
 """A characterisation as text: the matrix, measured beside predicted."""
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from foretell.lab.characterize.predict import HELD
@@ -25,8 +26,7 @@ def characterized_text(found: "CharacterizeResult") -> str:
         if row.measured is not None and row.predicted is not None:
             errors.append(abs(row.predicted.step_s / measured_of(row.measured)["step_s"] - 1.0))
     if errors:
-        middle = sorted(errors)[len(errors) // 2] if len(errors) % 2 else _mean_of_middle(errors)
-        lines.append(f"median error of the step: {middle:.1%} over {len(errors)} points")
+        lines.append(f"median error of the step: {median(errors):.1%} over {len(errors)} points")
     states = [row.status for row in found.rows]
     counts = {s: states.count(s) for s in ("planned", "finished", "failed", "left out")}
     lines.append(", ".join(f"{n} {WORDS.get(name, name)}" for name, n in counts.items() if n))
@@ -38,11 +38,6 @@ def characterized_text(found: "CharacterizeResult") -> str:
 def _note(words: str) -> str:
     """A note, or a warning as it is."""
     return words if words.startswith("warning:") else f"note: {words}"
-
-
-def _mean_of_middle(errors: list[float]) -> float:
-    ordered, half = sorted(errors), len(errors) // 2
-    return 0.5 * (ordered[half - 1] + ordered[half])
 
 
 def _lines(row: "PointRow") -> list[str]:
@@ -68,14 +63,13 @@ def _lines(row: "PointRow") -> list[str]:
 
 def _held(row: "PointRow", told: dict[str, Any]) -> list[str]:
     """Memory of the first rank, and whether the messages are those predicted."""
-    first = told["held_bytes"][0]
-    text = ", ".join(f"{name} {first[name] / 2**20:.1f}" for name in HELD)
-    lines = [f"held MiB  {text}"]
+    sides = {"held MiB  ": told["held_bytes"][0]}
     if row.predicted is not None:
-        stage = row.predicted.stages[0].held_bytes
-        text = ", ".join(f"{name} {stage[name] / 2**20:.1f}" for name in HELD)
-        lines.append(f"predicted {text}")
-    return lines
+        sides["predicted "] = row.predicted.stages[0].held_bytes
+    return [
+        name + ", ".join(f"{part} {held[part] / 2**20:.1f}" for part in HELD)
+        for name, held in sides.items()
+    ]
 
 
 def _shares(shares: dict[str, float]) -> str:

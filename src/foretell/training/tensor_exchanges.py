@@ -97,7 +97,7 @@ def panels_shown(
     """Of the products' panels, what no product hides, forward and backward, and what could; (groups, parts).
 
     With s the seconds of one panel's messages and t those of the product, the first panel is waited for, and
-    of all n whatever is longer than the product: s + max(n s - t, 0) (lab/reference/layer.py).
+    of all n whatever is longer than the product: s + max(n s - t, 0) (lab/reference/iteration.py).
     """
     products = [(i, p) for i, traffic in enumerate(parts.grid) for p in traffic.products]
     wide = np.size(parts.shape.tp)

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.lab.characterize.traces import stream
+from foretell.lab.characterize.traces import columns
 from foretell.lab.characterize.traces.breakdown import PARTS
+from foretell.lab.characterize.traces.columns import events_of
 from foretell.lab.characterize.traces.run import characterize_trace
-from foretell.lab.characterize.traces.stream import events_of
 from tests.lab.characterize.kineto import GEMM, kernel, trace, written
 
 VALUES = st.recursive(
@@ -55,7 +55,7 @@ def test_pieces_are_the_whole(
     packed: bool,
     indent: int | None,
 ) -> None:
-    monkeypatch.setattr(stream, "CHUNK", chunk)
+    monkeypatch.setattr(columns, "CHUNK", chunk)
     text = json.dumps(
         {**head, "traceEvents": events, "z": 3}, indent=indent, ensure_ascii=False
     ).encode()
@@ -126,7 +126,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Reading takes much less than the file: events are forgotten as they pass."""
     import tracemalloc
 
-    monkeypatch.setattr(stream, "CHUNK", 1 << 14)
+    monkeypatch.setattr(columns, "CHUNK", 1 << 14)
     path = written(tmp_path / "t.json", trace([kernel(GEMM, 3.0 * i, 2.5) for i in range(1500)]))
     tracemalloc.start()
     many = sum(key == "event" for key, _ in events_of(path))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.lab.reference import CHIPS, Quirks
-from foretell.lab.reference.layer import TierLinks, collective_s, links_of, stage_hop_s
+from foretell.lab.reference.iteration import TierLinks, collective_s, links_of, stage_hop_s
 from foretell.lab.reference.records import Kind
 from tests.lab.reference.scalar_oracle import divisors
 

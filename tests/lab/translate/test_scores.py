@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.lab.translate.decode import length_penalty
-from foretell.lab.translate.evaluate import corpus_bleu, corpus_chrf, exact_match
+from foretell.lab.translate.decode import corpus_bleu, corpus_chrf, exact_match, length_penalty
 
 # (translations, references, BLEU, chrF2) by sacreBLEU 2.6.0 with its defaults.
 GOLDEN = [

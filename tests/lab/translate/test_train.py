@@ -14,8 +14,7 @@ from tests.surfaces.command import foretell
 torch = pytest.importorskip("torch", reason="torch is not installed: there is nothing to train")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: there are no byte pairs")
 from foretell.lab.translate import text as run_files  # noqa: E402
-from foretell.lab.translate.decode import Translator  # noqa: E402
-from foretell.lab.translate.evaluate import exact_match  # noqa: E402
+from foretell.lab.translate.decode import Translator, exact_match  # noqa: E402
 from foretell.lab.translate.settings import TranslationSettings  # noqa: E402
 from foretell.lab.translate.train import train  # noqa: E402
 

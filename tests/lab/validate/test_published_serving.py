@@ -7,10 +7,10 @@ from statistics import median
 import pytest
 
 from foretell.catalog.engines import profiles
-from foretell.lab.validate.published_serving import (
+from foretell.lab.validate.published import (
     PublishedService,
+    by_table,
     services,
-    services_by_table,
     services_text,
     short_text,
 )
@@ -41,7 +41,7 @@ def test_chips_of_four_makers_are_there() -> None:
 
 @pytest.mark.parametrize("title", BARS)
 def test_medians_stay_below_their_bars(title: str) -> None:
-    errors = [abs(one.error) for one in services_by_table(services())[title]]
+    errors = [abs(one.error) for one in by_table(services())[title]]
     assert median(errors) < BARS[title]
 
 
@@ -61,7 +61,7 @@ def test_slower_is_positive_for_times_and_rates(metric: str, ours: float, error:
 
 def test_texts_have_every_table_once() -> None:
     short, rows = short_text(services()), services_text(services())
-    for title in services_by_table(services()):
+    for title in by_table(services()):
         assert short.count(f"| {title} |") == 1
     read = list(csv.DictReader(rows.splitlines()))
     assert [row["table"] for row in read] == [one.table for one in services()]

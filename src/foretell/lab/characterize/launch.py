@@ -14,7 +14,7 @@ from typing import Any
 
 from foretell.interop.user_files import write_whole
 from foretell.lab.characterize.config import JobPoint, RunnerSettings
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 
 POINTS, FAILED = "points", "failed"
 
@@ -32,26 +32,18 @@ class LaunchTask:
     points: tuple[Mapping[str, Any], ...]
     """`key` and `point` of each."""
 
+    to_dict = as_json()
+
     def write(self, path: Path) -> None:
         """To a file."""
-        table = {
-            "out": self.out,
-            "events": self.events,
-            "settings": self.settings.to_dict(),
-            "points": list(self.points),
-        }
-        write_whole(path, json.dumps(table))
+        write_whole(path, json.dumps(self.to_dict()))
 
     @staticmethod
     def read(path: Path) -> "LaunchTask":
         """Back from `write`."""
         table = json.loads(path.read_text())
-        return LaunchTask(
-            out=table["out"],
-            events=table["events"],
-            settings=RunnerSettings(**table["settings"]),
-            points=tuple(table["points"]),
-        )
+        settings, points = RunnerSettings(**table.pop("settings")), tuple(table.pop("points"))
+        return LaunchTask(settings=settings, points=points, **table)
 
 
 def read_finished(folder: Path, key: str) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from foretell.catalog.files import read_table
 from foretell.errors import Problem, bad_input, wrong
@@ -70,15 +70,9 @@ def _layer(sizes: DecoderSizes) -> "Layer":
     from foretell.specs.model import Layer
 
     llama = sizes.style == "llama"
-    attention = Attention(
-        heads=sizes.heads,
-        kv_heads=sizes.kv_heads,
-        head_dim=sizes.head_dim,
-        q_bias=not llama,
-        k_bias=not llama,
-        v_bias=not llama,
-        o_bias=not llama,
-    )
+    biases: dict[str, Any] = dict.fromkeys(("q_bias", "k_bias", "v_bias", "o_bias"), not llama)
+    heads = {name: getattr(sizes, name) for name in ("heads", "kv_heads", "head_dim")}
+    attention = Attention(**heads, **biases)
     ffn = Dense(
         width=sizes.ffn,
         gated=llama,

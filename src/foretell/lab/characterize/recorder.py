@@ -8,7 +8,7 @@ for it; what is left is hidden.
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from foretell.specs.plan import Plan
 
@@ -171,13 +172,9 @@ class Recorder:
         found: dict[tuple[str, str, str, int], dict[str, Any]] = {}
         for m in messages:
             key = (m.axis, m.what, m.kind, m.group)
-            row = found.setdefault(
-                key,
-                {
-                    "axis": m.axis, "what": m.what, "kind": m.kind, "group": m.group, "count": 0,
-                    "bytes": 0.0, "busy_s": 0.0, "exposed_s": 0.0, "hidden_s": 0.0,
-                },
-            )  # fmt: skip
+            names = ("axis", "what", "kind", "group")
+            sums = dict.fromkeys(("bytes", "busy_s", "exposed_s", "hidden_s"), 0.0)
+            row = found.setdefault(key, {**dict(zip(names, key, strict=True)), "count": 0, **sums})
             busy_s = self._seconds(*m.busy)
             exposed_s = self._seconds(*m.exposed)
             row["count"] += 1
@@ -195,6 +192,7 @@ def _timed(message: RecordedMessage, call: Callable[[], Any]) -> None:
     message.busy.append(time.perf_counter())
 
 
+Message = RecordedMessage
 NAMES = {"tp": "tensor", "dp": "data", "pp": "pipeline"}
 """Degrees of a plan, and the parallelism that each is."""
 
@@ -245,41 +243,31 @@ class RankGroups:
             if handle is not None:
                 dist.destroy_process_group(handle)
 
-    def _message(self, axis: str, what: str, kind: str, size: int) -> RecordedMessage:
-        return RecordedMessage(
-            axis=NAMES[axis], what=what, kind=kind, group=self.sizes[axis], bytes=size
+    def _start(
+        self, axis: str, what: str, kind: str, holds: Sequence[Tensor], *call: Any
+    ) -> Message:
+        """Start a collective over an axis; what it holds has the whole buffer first."""
+        function, *arguments = call
+        message = RecordedMessage(
+            axis=NAMES[axis], what=what, kind=kind, group=self.sizes[axis], bytes=holds[0].nbytes
         )
+        message.holds = holds
+        group = self.handles[axis]
+        return self.recorder.start(message, lambda: _quiet(function, *arguments, group=group))
 
-    def all_reduce(
-        self, axis: str, what: str, x: torch.Tensor, largest: bool = False
-    ) -> RecordedMessage:
+    def all_reduce(self, axis: str, what: str, x: Tensor, largest: bool = False) -> Message:
         """Add up over an axis in place, or take the largest."""
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
-        group = self.handles[axis]
-        message = self._message(axis, what, "all-reduce", x.nbytes)
-        message.holds = x
-        return self.recorder.start(message, lambda: _quiet(dist.all_reduce, x, op, group=group))
+        return self._start(axis, what, "all-reduce", (x,), dist.all_reduce, x, op)
 
-    def reduce_scatter(
-        self, axis: str, what: str, whole: torch.Tensor, part: torch.Tensor
-    ) -> RecordedMessage:
+    def reduce_scatter(self, axis: str, what: str, whole: Tensor, part: Tensor) -> Message:
         """Add up over an axis; every rank keeps its part."""
-        group = self.handles[axis]
-        message = self._message(axis, what, "reduce-scatter", whole.nbytes)
-        message.holds = (whole, part)
-        op = dist.ReduceOp.SUM
-        return self.recorder.start(
-            message, lambda: _quiet(reduce_scatter, part, whole, op, group=group)
-        )
+        call = (reduce_scatter, part, whole, dist.ReduceOp.SUM)
+        return self._start(axis, what, "reduce-scatter", (whole, part), *call)
 
-    def all_gather(
-        self, axis: str, what: str, part: torch.Tensor, whole: torch.Tensor
-    ) -> RecordedMessage:
+    def all_gather(self, axis: str, what: str, part: Tensor, whole: Tensor) -> Message:
         """Every rank's part to all."""
-        group = self.handles[axis]
-        message = self._message(axis, what, "all-gather", whole.nbytes)
-        message.holds = (whole, part)
-        return self.recorder.start(message, lambda: _quiet(all_gather, whole, part, group=group))
+        return self._start(axis, what, "all-gather", (whole, part), all_gather, whole, part)
 
     def wait(self, message: RecordedMessage) -> None:
         """Wait for a message."""

@@ -8,7 +8,7 @@ published code does differently from what it means is kept, named and switchable
     check      arguments to a question; models and chips of files and of the catalogue
     space      the published candidates
     search     the best of them, and what leaves none
-    ops, layer, iteration    seconds and bytes: of ops, of a layer and its messages, of a step
+    ops, iteration    seconds and bytes: of ops; of a layer and its messages, and of a step
     study      the whole study
     rows       its rows and best plans, and results as text
 """

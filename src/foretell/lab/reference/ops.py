@@ -143,35 +143,40 @@ def _share(total: int, parts: Ints, quirks: Quirks) -> Floats:
     return total / parts.astype(np.float64)
 
 
-def bias(name: str, rows: Floats, width: Floats | float) -> ReferenceOp:
-    """rF FLOP and (rF + F) w bytes in either direction."""
-    work = DirectionWork(flop=rows * width, moved_bytes=(rows * width + width) * ELEMENT_BYTES)
+def _vector_op(
+    name: str,
+    *ways: DirectionWork,
+    stored_bytes: Floats | float = 0.0,
+    weight_bytes: Floats | float = 0.0,
+) -> ReferenceOp:
+    """An op at the vector peak, forward and backward."""
     return ReferenceOp(
         name=name,
         matrix=False,
-        forward=work,
-        backward=work,
-        weight_bytes=width * ELEMENT_BYTES,
+        forward=ways[0],
+        backward=ways[-1],
+        stored_bytes=stored_bytes,
+        weight_bytes=weight_bytes,
     )
+
+
+def bias(name: str, rows: Floats, width: Floats | float) -> ReferenceOp:
+    """rF FLOP and (rF + F) w bytes in either direction."""
+    work = DirectionWork(flop=rows * width, moved_bytes=(rows * width + width) * ELEMENT_BYTES)
+    return _vector_op(name, work, weight_bytes=width * ELEMENT_BYTES)
 
 
 def gelu(name: str, n: Floats) -> ReferenceOp:
     """8n and 13n FLOP, 2n and 3n elements moved, n stored."""
-    return ReferenceOp(
-        name=name,
-        matrix=False,
-        forward=DirectionWork(flop=8 * n, moved_bytes=2 * n * ELEMENT_BYTES),
-        backward=DirectionWork(flop=13 * n, moved_bytes=3 * n * ELEMENT_BYTES),
-        stored_bytes=n * ELEMENT_BYTES,
-    )
+    forward = DirectionWork(flop=8 * n, moved_bytes=2 * n * ELEMENT_BYTES)
+    backward = DirectionWork(flop=13 * n, moved_bytes=3 * n * ELEMENT_BYTES)
+    return _vector_op(name, forward, backward, stored_bytes=n * ELEMENT_BYTES)
 
 
 def dropout(name: str, n: Floats) -> ReferenceOp:
     """n FLOP, 2n elements and n mask bytes either way; the mask is stored."""
     work = DirectionWork(flop=n, moved_bytes=2 * n * ELEMENT_BYTES + n * MASK_BYTES)
-    return ReferenceOp(
-        name=name, matrix=False, forward=work, backward=work, stored_bytes=n * MASK_BYTES
-    )
+    return _vector_op(name, work, stored_bytes=n * MASK_BYTES)
 
 
 def layer_norm(name: str, strategy: Strategy, s: LocalSizes) -> ReferenceOp:
@@ -184,32 +189,25 @@ def layer_norm(name: str, strategy: Strategy, s: LocalSizes) -> ReferenceOp:
     if strategy == "2d":
         r, x = s.rows, s.norm_width
         both = 2 * s.rows * ELEMENT_BYTES
+        sums = 2 * s.embed_shard * ELEMENT_BYTES
         forward_comm = Comm(kind="all_reduce", axis=1, volume_bytes=both)
-        backward_comm = Comm(
-            kind="all_reduce", axis=1, volume_bytes=2 * s.embed_shard * ELEMENT_BYTES + both
-        )
+        backward_comm = Comm(kind="all_reduce", axis=1, volume_bytes=sums + both)
     else:
         r, x = s.sharded_rows, np.full(s.rows.shape, s.embed)
         volume = s.rows * s.embed * ELEMENT_BYTES
         forward_comm = Comm(kind="all_gather", axis=1, volume_bytes=volume)
         backward_comm = Comm(kind="reduce_scatter", axis=1, volume_bytes=volume)
     n = r * x
-    return ReferenceOp(
-        name=name,
-        matrix=False,
-        forward=DirectionWork(
-            flop=9 * n,
-            moved_bytes=(2 * n + 2 * r + 2 * x) * ELEMENT_BYTES,
-            comms=(forward_comm,),
-        ),
-        backward=DirectionWork(
-            flop=8 * n + 4 * r * (x - 1),
-            moved_bytes=(5 * n + 2 * x) * ELEMENT_BYTES,
-            comms=(backward_comm,),
-        ),
-        stored_bytes=n * ELEMENT_BYTES,
-        weight_bytes=2 * x * ELEMENT_BYTES,
+    forward = DirectionWork(
+        flop=9 * n, moved_bytes=(2 * n + 2 * r + 2 * x) * ELEMENT_BYTES, comms=(forward_comm,)
     )
+    backward = DirectionWork(
+        flop=8 * n + 4 * r * (x - 1),
+        moved_bytes=(5 * n + 2 * x) * ELEMENT_BYTES,
+        comms=(backward_comm,),
+    )
+    stored, weights = n * ELEMENT_BYTES, 2 * x * ELEMENT_BYTES
+    return _vector_op(name, forward, backward, stored_bytes=stored, weight_bytes=weights)
 
 
 def column_linear(name: str, wide: float, s: LocalSizes, quirks: Quirks) -> ReferenceOp:
@@ -224,7 +222,8 @@ def column_linear(name: str, wide: float, s: LocalSizes, quirks: Quirks) -> Refe
     if not quirks.gathered_inputs_stored:
         comms = (Comm(kind="all_gather", axis=1, volume_bytes=volume), *comms)
         stored = volume / s.m1
-    return _linear(name, s.rows, (s.embed, np.floor(wide / s.m1)), stored, ((), comms))
+    outer = np.floor(wide / s.m1)
+    return _linear(name, s.rows, ei=s.embed, fo=outer, stored_bytes=stored, backward=comms)
 
 
 def row_linear(name: str, wide: float, s: LocalSizes) -> ReferenceOp:
@@ -232,27 +231,30 @@ def row_linear(name: str, wide: float, s: LocalSizes) -> ReferenceOp:
     inner = np.floor(wide / s.m1)
     volume = s.rows * s.embed * ELEMENT_BYTES
     comms = (Comm(kind="reduce_scatter", axis=1, volume_bytes=volume),)
-    return _linear(name, s.rows, (inner, s.embed), s.rows * inner * ELEMENT_BYTES, (comms, ()))
+    stored = s.rows * inner * ELEMENT_BYTES
+    return _linear(name, s.rows, ei=inner, fo=s.embed, stored_bytes=stored, forward=comms)
 
 
 def _linear(
     name: str,
     r: Floats,
-    shape: tuple[Floats | float, Floats | float],
+    *,
+    ei: Floats | float,
+    fo: Floats | float,
     stored_bytes: Floats,
-    comms: tuple[tuple[Comm, ...], tuple[Comm, ...]],
+    forward: tuple[Comm, ...] = (),
+    backward: tuple[Comm, ...] = (),
 ) -> ReferenceOp:
     """r fo(2ei - 1) FLOP forward, r ei(2fo - 1) + ei fo(2r - 1) backward; all matrices moved."""
-    ei, fo = shape
     moved = (r * ei + r * fo + ei * fo) * ELEMENT_BYTES
     return ReferenceOp(
         name=name,
         matrix=True,
-        forward=DirectionWork(flop=r * fo * (2 * ei - 1), moved_bytes=moved, comms=comms[0]),
+        forward=DirectionWork(flop=r * fo * (2 * ei - 1), moved_bytes=moved, comms=forward),
         backward=DirectionWork(
             flop=r * ei * (2 * fo - 1) + ei * fo * (2 * r - 1),
             moved_bytes=2 * moved,
-            comms=comms[1],
+            comms=backward,
         ),
         stored_bytes=stored_bytes,
         weight_bytes=ei * fo * ELEMENT_BYTES,

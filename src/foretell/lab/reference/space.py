@@ -22,11 +22,26 @@ BLOCK_CELLS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lists:
+    """A list for each base, all of them laid end to end; bases may share one."""
+
+    values: Ints
+    """The entries."""
+    start: Ints
+    """First entry of each base."""
+    count: Ints
+    """Entries of each base."""
+
+    def of(self, bases: Ints) -> "Lists":
+        """The lists of some bases."""
+        return Lists(values=self.values, start=self.start[bases], count=self.count[bases])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceSpace:
     """All candidates of one model, strategy and fast domain, for one or more GPU counts.
 
-    Base i has the placements `place_start[i] : place_start[i] + place_count[i]` and likewise
-    panels; its candidates are all pairs of the two.
+    The candidates of a base are all pairs of its placements and its panel counts.
     """
 
     gpus: Ints
@@ -41,23 +56,15 @@ class ReferenceSpace:
     """Data-parallel replicas of each base."""
     b: Ints
     """Microbatch of each base, in samples."""
-    place_start: Ints
-    """First placement of each base."""
-    place_count: Ints
-    """Placements of each base."""
-    panel_start: Ints
-    """First panel count of each base."""
-    panel_count: Ints
-    """Panel counts of each base."""
-    places: Ints
+    places: Lists
     """Placements, one row each: members in one fast domain of the m1, m2, dp and pp groups."""
-    panels: Ints
+    panels: Lists
     """Values of nb."""
 
     @property
     def candidates_per_base(self) -> Ints:
         """Placements times panel counts."""
-        return self.place_count * self.panel_count
+        return self.places.count * self.panels.count
 
     def candidates(self, gpus: int) -> int:
         """Candidates for one GPU count, before the memory filter."""
@@ -97,8 +104,6 @@ def enumerate_space(
     batches = divisors(global_batch)
     n, m1, m2, pp = splits.T
     dp = n // (m1 * m2 * pp)
-    places, place_start, place_count = _placements(strategy, splits, dp, fast_domain)
-    panels, panel_start, panel_count = _panels(model, strategy, m1, m2)
     tokens_over = {"1d": m1, "2d": m2, "2d-seqp": m1 * m2}[strategy]
     legal = (global_batch % (dp[:, None] * batches) == 0) & (
         (batches * model.seq_len) % tokens_over[:, None] == 0
@@ -111,26 +116,32 @@ def enumerate_space(
         pp=pp[split],
         dp=dp[split],
         b=batches[batch],
-        place_start=place_start[split],
-        place_count=place_count[split],
-        panel_start=panel_start[split],
-        panel_count=panel_count[split],
-        places=places,
-        panels=panels,
+        places=_placements(strategy, splits, dp, fast_domain).of(split),
+        panels=_panels(model, strategy, m1, m2).of(split),
     )
 
 
 def join(spaces: Sequence[ReferenceSpace]) -> ReferenceSpace:
-    """Spaces of ascending GPU counts as one; lists keep their place after those of the spaces before."""
-    joined = {
-        field.name: np.concatenate([getattr(space, field.name) for space in spaces])
+    """Spaces of ascending GPU counts as one."""
+    columns = {
+        field.name: [getattr(space, field.name) for space in spaces]
         for field in fields(ReferenceSpace)
     }
-    sizes = [len(space.gpus) for space in spaces]
-    for start, values in (("place_start", "places"), ("panel_start", "panels")):
-        lengths = np.array([len(getattr(space, values)) for space in spaces], dtype=np.int64)
-        joined[start] = joined[start] + np.repeat(np.cumsum(lengths) - lengths, sizes)
-    return ReferenceSpace(**joined)
+    places, panels = (_end_to_end(columns.pop(name)) for name in ("places", "panels"))
+    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return ReferenceSpace(**joined, places=places, panels=panels)
+
+
+def _end_to_end(some: Sequence[Lists]) -> Lists:
+    """The lists of several spaces after each other."""
+    before = np.cumsum([0, *(len(lists.values) for lists in some)])
+    return Lists(
+        values=np.concatenate([lists.values for lists in some]),
+        start=np.concatenate(
+            [at + lists.start for at, lists in zip(before[:-1], some, strict=True)]
+        ),
+        count=np.concatenate([lists.count for lists in some]),
+    )
 
 
 def splits_of(model: StudyModel, strategy: Strategy, gpus: int) -> Ints:
@@ -154,10 +165,8 @@ def splits_of(model: StudyModel, strategy: Strategy, gpus: int) -> Ints:
     return np.stack([np.full(i1.shape, gpus, np.int64), m1_flat, m2_flat, pp[ip]], axis=1)
 
 
-def _placements(
-    strategy: Strategy, splits: Ints, dp: Ints, fast_domain: int
-) -> tuple[Ints, Ints, Ints]:
-    """Placements of each split: (rows, first of each split, count of each split).
+def _placements(strategy: Strategy, splits: Ints, dp: Ints, fast_domain: int) -> Lists:
+    """Placements of each split.
 
     A job of at most one domain is all fast, in one way. Otherwise every ordered factorisation of
     the domain over (m1, m2, dp, pp) whose factors divide their groups; 1d has no second factor.
@@ -180,7 +189,7 @@ def _placements(
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
     count = np.bincount(owner, minlength=len(splits)).astype(np.int64)
-    return np.concatenate(places)[order], np.cumsum(count) - count, count
+    return Lists(values=np.concatenate(places)[order], start=np.cumsum(count) - count, count=count)
 
 
 def _factorisations(number: int, strategy: Strategy) -> Ints:
@@ -194,20 +203,20 @@ def _factorisations(number: int, strategy: Strategy) -> Ints:
     return ways
 
 
-def _panels(model: StudyModel, strategy: Strategy, m1: Ints, m2: Ints) -> tuple[Ints, Ints, Ints]:
-    """Panel counts of each split: (values, first of each split, count of each split).
+def _panels(model: StudyModel, strategy: Strategy, m1: Ints, m2: Ints) -> Lists:
+    """Panel counts of each split.
 
     SUMMA starts from max(m1, m2); where e/start < 512 that is all, else its doublings below e that
     divide e into at least 512 each.
     """
     none = np.zeros(m1.shape, dtype=np.int64)
     if strategy != "2d":
-        return np.ones(1, dtype=np.int64), none, none + 1
+        return Lists(values=np.ones(1, dtype=np.int64), start=none, count=none + 1)
     starts, owner = np.unique(np.maximum(m1, m2), return_inverse=True)
     lists = [panel_counts(model.embed, int(start)) for start in starts]
     sizes = np.array([len(values) for values in lists], dtype=np.int64)
     values = np.array([v for values in lists for v in values], dtype=np.int64)
-    return values, (np.cumsum(sizes) - sizes)[owner], sizes[owner]
+    return Lists(values=values, start=np.cumsum(sizes) - sizes, count=sizes).of(owner)
 
 
 def panel_counts(embed: int, start: int) -> list[int]:
@@ -224,15 +233,15 @@ def expand(space: ReferenceSpace, bases: Ints) -> ReferencePlans:
     owner = np.repeat(np.arange(len(bases)), per_base)
     within = np.arange(len(owner)) - (np.cumsum(per_base) - per_base)[owner]
     base = bases[owner]
-    place_index, panel_index = np.divmod(within, space.panel_count[base])
-    place = space.places[space.place_start[base] + place_index]
+    place_index, panel_index = np.divmod(within, space.panels.count[base])
+    place = space.places.values[space.places.start[base] + place_index]
     return ReferencePlans(
         m1=space.m1[base],
         m2=space.m2[base],
         pp=space.pp[base],
         dp=space.dp[base],
         b=space.b[base],
-        nb=space.panels[space.panel_start[base] + panel_index],
+        nb=space.panels.values[space.panels.start[base] + panel_index],
         t1=place[:, 0],
         t2=place[:, 1],
         nv_dp=place[:, 2],

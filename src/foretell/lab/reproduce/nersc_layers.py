@@ -7,8 +7,7 @@ import numpy as np
 
 from foretell.api.training import estimate
 from foretell.lab.calibrate.collectives_rows import read_rows
-from foretell.lab.reference.iteration import memory_of, times_of
-from foretell.lab.reference.layer import collective_s, links_of, op_times
+from foretell.lab.reference.iteration import collective_s, links_of, memory_of, op_times, times_of
 from foretell.lab.reference.ops import LayerBatch, layer_ops
 from foretell.lab.reference.records import CHIPS, MODELS, Kind, Quirks, StudyModel
 from foretell.lab.reference.search import evaluate as published_evaluate

@@ -5,8 +5,7 @@
     synthetic     text in two languages that never were
     keras_weights the authors' weights
     train, ranks  training, by one process or several
-    decode        translating lines: greedy or by beams
-    evaluate      BLEU, chrF and lines that are exactly right
+    decode        translating lines, greedy or by beams; BLEU, chrF and lines that are exactly right
 
 torch and tokenizers are imported by the functions that need them.
 """

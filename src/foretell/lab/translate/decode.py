@@ -1,14 +1,18 @@
 """From source tokens to target tokens: the likeliest at each place (greedy), or the best of several beams.
 
-Beams are ranked by log probability over ((5 + length) / 6)^alpha (Wu et al. 2016, as the 2017 Transformer has
-it: four beams, alpha 0.6): alpha 0 prefers short lines, 1 weighs every token alike.
+Scores are BLEU and chrF on lines that the model has not seen, and lines that are exactly right. Beams are
+ranked by log probability over ((5 + length) / 6)^alpha (Wu et al. 2016, as the 2017 Transformer has it: four
+beams, alpha 0.6): alpha 0 prefers short lines, 1 weighs every token alike.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.errors import bad_input
+from foretell.errors import BadInput, bad_input, wrong
+from foretell.lab.translate.settings import ScoresQuestion, problems_in
 from foretell.lab.translate.text import (
     BEST,
     CHECKPOINT,
@@ -20,9 +24,12 @@ from foretell.lab.translate.text import (
     need_torch,
     pad_rows,
     read_model,
+    read_pairs,
     read_settings,
     read_tokenizer,
+    split,
 )
+from foretell.records import as_json, dataclass
 
 LENGTH_BASE = 5.0
 """Of the length penalty."""
@@ -83,13 +90,15 @@ def beam_tokens(
             every = (total.reshape(-1, 1) + scores).reshape(lines, -1)
             top, place = every.topk(2 * beam, dim=-1)
             vocab = scores.shape[-1]
-            said, total = _next_beams(said, (top, place, vocab), ended, beam, alpha)
+            said, total = _next_beams(said, top, place, vocab, ended, beam, alpha)
     return [_best(ended[i], said[i * beam], float(total[i, 0]), alpha) for i in range(lines)]
 
 
 def _next_beams(
     said: Any,
-    found: tuple[Any, Any, int],
+    top: Any,
+    place: Any,
+    vocab: int,
     ended: list[list[tuple[float, list[int]]]],
     beam: int,
     alpha: float,
@@ -97,7 +106,6 @@ def _next_beams(
     """Beams that go on, and of each line those that end here."""
     import torch
 
-    top, place, vocab = found
     rows, values = [], []
     lists, scores = place.tolist(), top.tolist()
     before = said.tolist()
@@ -225,3 +233,149 @@ def chosen_device(asked: str) -> str:
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return asked
+
+
+BLEU_SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
+CHRF_SIGNATURE = "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no"
+"""What sacreBLEU prints of these settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BleuScore:
+    """BLEU and what it is made of."""
+
+    bleu: float
+    """0 to 100."""
+    precisions: tuple[float, ...]
+    """Of one to four words in a row, percent."""
+    brevity_penalty: float
+    """1 where translations are as long as the references, less where shorter."""
+    hypothesis_words: int
+    """Words of the translations."""
+    reference_words: int
+    """Words of the references."""
+
+    to_dict = as_json()
+
+
+def need_sacrebleu() -> None:
+    """Raise BadInput where it is not installed."""
+    if find_spec("sacrebleu") is None:
+        what, how = "scores need sacreBLEU", "pip install 'foretell[translate]'"
+        raise bad_input("sacrebleu", None, what, how)
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuScore:
+    """BLEU of all lines together, one reference each."""
+    import sacrebleu
+
+    _same_length(hypotheses, references)
+    found = sacrebleu.corpus_bleu(list(hypotheses), [list(references)])
+    return BleuScore(
+        bleu=found.score,
+        precisions=tuple(found.precisions),
+        brevity_penalty=found.bp,
+        hypothesis_words=found.sys_len,
+        reference_words=found.ref_len,
+    )
+
+
+def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """chrF2 of all lines together."""
+    import sacrebleu
+
+    _same_length(hypotheses, references)
+    return float(sacrebleu.corpus_chrf(list(hypotheses), [list(references)]).score)
+
+
+def exact_match(found: Sequence[str], wanted: Sequence[str]) -> float:
+    """Share of the lines that are stated exactly so."""
+    right = sum(a.strip() == b.strip() for a, b in zip(found, wanted, strict=True))
+    return right / max(len(wanted), 1)
+
+
+def _same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        message = f"{len(hypotheses):,} translations of {len(references):,} references"
+        allowed = "files whose lines belong together one by one"
+        raise bad_input("target", None, message, allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationScores:
+    """Scores of one model on one text."""
+
+    folder: str
+    """The run."""
+    lines: int
+    """Lines translated."""
+    beam: int
+    """Beams; 1 is greedy."""
+    length_penalty: float
+    """Exponent of the length penalty."""
+    bleu: float
+    """BLEU, percent."""
+    chrf: float
+    """chrF2, percent."""
+    exact: float
+    """Share of lines that are exactly the reference."""
+    precisions: tuple[float, ...]
+    """BLEU's precisions of one to four words in a row, percent."""
+    brevity_penalty: float
+    """BLEU's penalty of short translations."""
+    bleu_signature: str = BLEU_SIGNATURE
+    """Settings of BLEU as sacreBLEU writes them."""
+    chrf_signature: str = CHRF_SIGNATURE
+    """Settings of chrF as sacreBLEU writes them."""
+    translations: tuple[str, ...] = field(default=(), repr=False)
+    """The lines themselves."""
+
+    to_dict = as_json(without=("translations",))
+
+
+def evaluate(
+    question: ScoresQuestion, report: Callable[[int, int], None] | None = None
+) -> TranslationScores:
+    """Translate a text and score it; without a text, the lines that training held out."""
+    _check(question)
+    need_sacrebleu()
+    folder, source, target = question.folder, question.source, question.target
+    translator = Translator(folder, device=question.device, last=question.last)
+    pairs = _pairs(Path(folder), source, target)[: question.lines]
+    beam, alpha = question.beam, question.length_penalty
+    lines = [a for a, _ in pairs]
+    said = translator.translate(lines, question.batch, report, beam=beam, alpha=alpha)
+    wanted = [b for _, b in pairs]
+    bleu = corpus_bleu(said, wanted)
+    return TranslationScores(
+        folder=str(folder),
+        lines=len(pairs),
+        beam=beam,
+        length_penalty=alpha,
+        bleu=bleu.bleu,
+        chrf=corpus_chrf(said, wanted),
+        exact=exact_match(said, wanted),
+        precisions=bleu.precisions,
+        brevity_penalty=bleu.brevity_penalty,
+        translations=tuple(said),
+    )
+
+
+def _check(question: ScoresQuestion) -> None:
+    """Numbers in range and both files or none; every problem at once."""
+    problems = problems_in(question)
+    if (question.source is None) != (question.target is None):
+        missing = "source" if question.source is None else "target"
+        allowed = "both files, or none for the lines held out in training"
+        problems.append(wrong(missing, None, "missing", allowed))
+    if problems:
+        raise BadInput(problems)
+
+
+def _pairs(folder: Path, source: str | None, target: str | None) -> list[tuple[str, str]]:
+    """Lines of the files, or those that the run held out."""
+    if source is not None and target is not None:
+        return read_pairs(Path(source), Path(target))
+    asked = read_settings(folder) or {}
+    text = read_pairs(Path(asked.get("source", "")), Path(asked.get("target", "")))
+    return list(split(text, float(asked["held_out"]), int(asked["seed"])).held_out)

@@ -108,19 +108,13 @@ def _lines(path: Path, name: str, problems: list[Problem]) -> list[str]:
     if not raw.strip():
         return say("has no text")
     lines = raw.removesuffix(b"\n").split(b"\n")
-    try:
-        return [line.decode("utf-8").rstrip("\r") for line in lines]
-    except UnicodeDecodeError:
-        bad = next(i for i, line in enumerate(lines, 1) if not _is_text(line))
-        return say(f"is not UTF-8 text: line {bad}")
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(line.decode("utf-8").rstrip("\r"))
+        except UnicodeDecodeError:
+            return say(f"is not UTF-8 text: line {number}")
+    return found
 
 
 def split(pairs: Sequence[Pair], held_out: float, seed: int) -> Split:

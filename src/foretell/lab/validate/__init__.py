@@ -16,6 +16,6 @@ contacts             first contacts as the error models are fitted to them, and 
 error_fit, error_likelihood, memory_errors    the models of error behind intervals
 ablation             what every value of software earns
 
-published, published_serving, own_runs    what pages print of rows in the repository
+published, own_runs    what pages print of rows in the repository
 pages, page_text     what they print of rows that are not; their tables, and answers as last rendered
 """

@@ -1,7 +1,9 @@
-"""Runs in print, predicted: the table of the README and docs/accuracy.md, and the rows of the page.
+"""Training runs and services in print, predicted: tables of the README and of docs/accuracy.md, and all rows.
 
-`python -m foretell.lab.validate.published` renders all from published.toml (the rows: page_text.py);
-with a folder of measured data as its argument it also renders what pages say of all of that (pages.py).
+`python -m foretell.lab.validate.published` renders all from published.toml and published_serving.toml, which
+are compiled by hand (the rows: page_text.py); with a folder of measured data as its argument it also renders
+what pages say of all of that (pages.py). A service has a model, a chip, an engine, formats, a load and one
+figure, and is understood and predicted as the rows of `foretell validate serving` are.
 """
 
 import sys
@@ -12,12 +14,13 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from foretell.catalog.typed_models import TypedShape, build_model
 from foretell.errors import ProblemsError
 from foretell.inputs.question import ask, named_by, plan_of
-from foretell.lab.validate import published_serving as served
+from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predict_case
+from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.validate.held_out_scores import held_out_table
 from foretell.lab.validate.page_text import FILE as STORED
 from foretell.lab.validate.page_text import Sections, markdown, rows_text, with_written
@@ -114,11 +117,14 @@ def shape_model(name: str, shape: Table, seq_len: int) -> Model:
     return replace(build_model(made), assumptions=())
 
 
-def runs_by_table(some: Iterable[PublishedRun]) -> dict[str, list[PublishedRun]]:
-    """Runs by their table."""
-    groups: dict[str, list[PublishedRun]] = defaultdict(list)
-    for run in some:
-        groups[run.table].append(run)
+Printed = TypeVar("Printed", PublishedRun, "PublishedService")
+
+
+def by_table(some: Iterable[Printed]) -> dict[str, list[Printed]]:
+    """Runs or services by their table."""
+    groups: dict[str, list[Printed]] = defaultdict(list)
+    for one in some:
+        groups[one.table].append(one)
     return groups
 
 
@@ -147,12 +153,130 @@ def accuracy_table(groups: Mapping[str, Sequence[PublishedRun]]) -> str:
     return markdown("published runs | runs | median error | from | to", rows)
 
 
+SERVICES = Path(__file__).parent / "published_serving.toml"
+SERVICE_COLUMNS = (
+    "model", "gpu", "n_gpus", "framework", "version", "precision", "kv_precision", "batch", "isl",
+    "osl", "printed",
+)  # fmt: skip
+"""What the cells of a row are."""
+METRICS: Mapping[str, str] = {
+    "tokens_per_s": "throughput", "ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_ms": "e2e",
+}  # fmt: skip
+"""Field of a row that has its figure -> our name of it."""
+UNITS: Mapping[str, str] = {"throughput": "tokens/s"}
+"""Units of figures that are no milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedService:
+    """One published figure beside ours."""
+
+    table: str
+    """Which table it is in."""
+    source: str
+    """Where it is printed."""
+    row: ServingRow
+    """What was served, on what and how."""
+    metric: str
+    """throughput, ttft, tpot or e2e."""
+    printed: float
+    """The figure in print: output tokens a second, or milliseconds."""
+    ours: float
+    """The same as predicted."""
+    profile: str
+    """The engine profile that it was predicted by."""
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the time: positive where we say slower."""
+        ratio = self.ours / self.printed
+        return (1.0 / ratio if self.metric == "throughput" else ratio) - 1.0
+
+
+@lru_cache(maxsize=1)
+def services() -> tuple[PublishedService, ...]:
+    """Every row of the file, predicted."""
+    tables = tomllib.loads(SERVICES.read_text())["table"]
+    return tuple(_predict_service(table, cells) for table in tables for cells in table["rows"])
+
+
+def _predict_service(table: Mapping[str, Any], cells: Sequence[Any]) -> PublishedService:
+    told = dict(zip(SERVICE_COLUMNS, cells, strict=True))
+    printed = float(told.pop("printed"))
+    row = _row(table, told, printed)
+    case = case_of(row)
+    metric = METRICS[table["metric"]]
+    return PublishedService(
+        table=str(table["title"]),
+        source=str(table["source"]),
+        row=row,
+        metric=metric,
+        printed=printed,
+        ours=in_their_unit(case, predict_case(case))[metric],
+        profile=case.profile.id,
+    )
+
+
+def _row(table: Mapping[str, Any], told: Mapping[str, Any], printed: float) -> ServingRow:
+    """The cells as a row of a table of services; no batch is an endless queue."""
+    blank = dict.fromkeys(
+        ("rate", "tokens_per_s", "tokens_per_s_per_gpu", "ttft_ms", "tpot_ms", "e2e_ms")
+    )
+    values = {**blank, table["metric"]: printed, **told, "batch": told["batch"] or None}
+    return ServingRow(
+        id=str(table["title"]),
+        kind=str(table["kind"]),
+        tp=int(table.get("chips_each", told["n_gpus"])),
+        pp=1,
+        dp=1,
+        ep=1,
+        notes="",
+        source=str(table["source"]),
+        **values,
+    )
+
+
+def short_text(some: Iterable[PublishedService]) -> str:
+    """A line for each table: rows, median error without and with its sign, least and most."""
+    rows = []
+    for title, group in by_table(some).items():
+        errors = [one.error for one in group]
+        signed = (f"{find(errors):+.0%}" for find in (median, min, max))
+        rows.append((title, len(errors), f"{median(map(abs, errors)):.0%}", *signed))
+    return markdown("services in print | rows | median error | signed | from | to", rows)
+
+
+def services_text(some: Iterable[PublishedService]) -> str:
+    """Every row as CSV."""
+    return rows_text(
+        [
+            {
+                "table": one.table,
+                "source": one.source,
+                "model": one.row.model,
+                "gpus": one.row.n_gpus,
+                "gpu": one.row.gpu,
+                "batch": "queue" if one.row.batch is None else one.row.batch,
+                "isl": one.row.isl,
+                "osl": one.row.osl,
+                "profile": one.profile,
+                "metric": one.metric,
+                "unit": UNITS.get(one.metric, "ms"),
+                "in_print": one.printed,
+                "ours": float(f"{one.ours:.4g}"),
+                "error": round(one.error, 3),
+            }
+            for one in some
+        ]
+    )
+
+
 SECTIONS: Sections = (
     ("README.md", "accuracy", lambda _: accuracy_table(by_generation(runs()))),
-    ("docs/accuracy.md", "accuracy", lambda _: accuracy_table(runs_by_table(runs()))),
+    ("docs/accuracy.md", "accuracy", lambda _: accuracy_table(by_table(runs()))),
     ("docs/accuracy.md", "held-out", lambda _: held_out_table()),
-    ("docs/accuracy.md", "services", lambda _: served.short_text(served.services())),
-    ("docs/accuracy/services.csv", "", lambda _: served.services_text(served.services())),
+    ("docs/accuracy.md", "services", lambda _: short_text(services())),
+    ("docs/accuracy/services.csv", "", lambda _: services_text(services())),
 )
 """Page, name of its section, and what writes it."""
 

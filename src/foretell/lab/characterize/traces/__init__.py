@@ -1,7 +1,6 @@
 """What a trace of real training says, and the prediction of the same job beside it.
 
-stream          events of a JSON file one by one, gzipped or not, in bounded memory
-columns         what is kept of each, as columns
+columns         events of a JSON file one by one, gzipped or not, in bounded memory; what is kept of each
 names           families of kernels and collectives by their names, and the bytes of messages
 rank_trace      a rank: work, collectives, copies, host, steps; unions and overlaps of spans of time, exact in
                 nanoseconds

@@ -174,20 +174,14 @@ def characterize_log(path: str | Path, model: Any = None, **job: Any) -> LogRepo
         ours = predicted_split(answer)
         low, high = (answer.get("interval") or {}).get("p90") or (ours.step_s, ours.step_s)
         interval = (float(low), float(high))
-    notes = []
+    note = "collectives that the log does not time, such as sums of tensor parallelism, count as compute"
     if not any(step.communication_s for step in steps):
-        notes.append(
-            "the log times no collective: communication inside the passes counts as compute"
-        )
-    else:
-        notes.append(
-            "collectives that the log does not time, such as sums of tensor parallelism, count as compute"
-        )
+        note = "the log times no collective: communication inside the passes counts as compute"
     return LogReport(
         file=str(path),
         steps=tuple(steps),
         mean=mean_split(steps),
         predicted=ours,
         interval_s=interval,
-        notes=tuple(notes),
+        notes=(note,),
     )

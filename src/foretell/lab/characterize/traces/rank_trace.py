@@ -161,15 +161,8 @@ class KernelEvents:
 
     def some(self, chosen: Mask) -> "KernelEvents":
         """Some of the entries; families and operations keep their places."""
-        return replace(
-            self,
-            starts=self.starts[chosen],
-            ends=self.ends[chosen],
-            family=self.family[chosen],
-            phase=self.phase[chosen],
-            op=self.op[chosen],
-            first=self.first[chosen],
-        )
+        names = ("starts", "ends", "family", "phase", "op", "first")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

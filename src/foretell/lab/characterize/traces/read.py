@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem, wrong
-from foretell.lab.characterize.traces.columns import OWN_STREAMS, EventColumns, take, take_own
+from foretell.lab.characterize.traces.columns import (
+    OWN_STREAMS,
+    EventColumns,
+    events_of,
+    take,
+    take_own,
+    trace_problem,
+)
 from foretell.lab.characterize.traces.device import (
     device_rank,
     phases_at,
@@ -38,7 +45,6 @@ from foretell.lab.characterize.traces.rank_trace import (
     TracedStep,
     union,
 )
-from foretell.lab.characterize.traces.stream import events_of, trace_problem
 from foretell.specs.arrays import Index
 
 
@@ -130,12 +136,9 @@ def _sent(columns: EventColumns, info: Mapping[str, Any]) -> CommEvents:
     if columns.args:
         places = np.array([*columns.args], np.intp)
         names = notes.column("names")
+        kinds = (texts[names[place]].removeprefix("gloo:") for place in places)
         args = [
-            {
-                "Collective name": texts[names[place]].removeprefix("gloo:"),
-                **columns.args[int(place)],
-            }
-            for place in places
+            {"Collective name": k, **a} for k, a in zip(kinds, columns.args.values(), strict=True)
         ]
         return sent_of(notes.column("starts"), notes.column("ends"), places, args, info)
     calls = np.array([text.startswith("c10d::") for text in texts], bool)

@@ -136,48 +136,36 @@ class ShareRow:
 
 def share_rows(steps: Sequence[StepBreakdown], told: StepPrediction) -> tuple[ShareRow, ...]:
     """Rows of a mean step, each level with its largest disagreement first."""
-    many = len(steps)
 
     def mean(name: str) -> float:
-        return sum(float(getattr(step, name)) for step in steps) / many
+        return sum(float(getattr(step, name)) for step in steps) / len(steps)
 
-    parts = (
-        ("step", mean("step_s"), told.estimate.step_s),
-        ("compute", mean("compute_s"), told.compute_s),
-        ("exposed communication", mean("exposed_communication_s"), told.exposed_s),
-        ("copies", mean("copy_s"), None),
-        ("host, idle and bubble", mean("host_s") + mean("idle_s"), told.host_s + told.bubble_s),
-    )
-    rows = [
-        ShareRow(level="step", name=name, phase="", measured_s=measured, predicted_s=ours)
-        for name, measured, ours in parts
-    ]
-    rows += _passes(steps, told)
+    measured: dict[Key, float] = {
+        ("step", ""): mean("step_s"),
+        ("compute", ""): mean("compute_s"),
+        ("exposed communication", ""): mean("exposed_communication_s"),
+        ("copies", ""): mean("copy_s"),
+        ("host, idle and bubble", ""): mean("host_s") + mean("idle_s"),
+    }
+    ours: dict[Key, float] = {
+        ("step", ""): told.estimate.step_s,
+        ("compute", ""): told.compute_s,
+        ("exposed communication", ""): told.exposed_s,
+        ("host, idle and bubble", ""): told.host_s + told.bubble_s,
+    }
+    rows = _rows("step", measured, ours)
     families = _mean([{(f.family, f.phase): f.seconds for f in step.compute} for step in steps])
-    rows += _rows("family", *_alike(families, told.families))
-    ops: dict[Key, float] = _mean([_op_seconds(step, told) for step in steps])
-    known = {key[0] for key in ops}
-    rows += _rows("op", ops, {k: v for k, v in _joined_ops(told).items() if k[0] in known})
-    order = {"step": 0, "pass": 1, "family": 2, "op": 3}
-    return tuple(sorted(rows, key=lambda row: (order[row.level], -abs(row.difference_s))))
-
-
-def _passes(steps: Sequence[StepBreakdown], told: StepPrediction) -> list[ShareRow]:
-    """Kernels of each pass, where the trace knows most of its passes."""
-    found = _mean([{(f.phase, f.family): f.seconds for f in step.compute} for step in steps])
-    known = sum(value for (phase, _), value in found.items() if phase)
-    if known < MOSTLY * sum(found.values()):
-        return []
-    return [
-        ShareRow(
-            level="pass",
-            name=phase,
-            phase="",
-            measured_s=sum(value for key, value in found.items() if key[0] == phase),
-            predicted_s=sum(value for key, value in told.families.items() if key[1] == phase),
-        )
-        for phase in ("forward", "backward", "optimizer")
-    ]
+    known = sum(value for (_, phase), value in families.items() if phase)
+    if known >= MOSTLY * sum(families.values()):
+        passes = _by_pass(families), _by_pass(told.families)
+        rows += [*_rows("pass", *passes), *_rows("family", families, told.families)]
+    else:
+        rows += _rows("family", _all_passes(families), _all_passes(told.families))
+    ops = _mean([_op_seconds(step, told) for step in steps])
+    names = {name for name, _ in ops}
+    rows += _rows("op", ops, {k: v for k, v in _joined_ops(told).items() if k[0] in names})
+    order = ("step", "pass", "family", "op")
+    return tuple(sorted(rows, key=lambda row: (order.index(row.level), -abs(row.difference_s))))
 
 
 def _rows(level: Level, measured: Mapping[Key, float], ours: Mapping[Key, float]) -> list[ShareRow]:
@@ -201,14 +189,12 @@ def _mean(tables: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
     return dict(total)
 
 
-def _alike(
-    measured: Mapping[Key, float], ours: Mapping[Key, float]
-) -> tuple[dict[Key, float], dict[Key, float]]:
-    """Families by pass where the trace knows the passes of most of its work, else all passes together."""
-    known = sum(value for (_, phase), value in measured.items() if phase)
-    if known >= MOSTLY * sum(measured.values()):
-        return dict(measured), dict(ours)
-    return _all_passes(measured), _all_passes(ours)
+def _by_pass(table: Mapping[Key, float]) -> dict[Key, float]:
+    """Families together, pass by pass."""
+    return {
+        (name, ""): sum(value for (_, phase), value in table.items() if phase == name)
+        for name in ("forward", "backward", "optimizer")
+    }
 
 
 def _all_passes(table: Mapping[Key, float]) -> dict[Key, float]:

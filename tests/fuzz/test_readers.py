@@ -10,7 +10,7 @@ from foretell.catalog import files
 from foretell.catalog.names import find as find_name
 from foretell.errors import BadInput
 from foretell.interop.documents import read_documents
-from foretell.interop.forms.syntax import parsed
+from foretell.interop.forms.outputs import parsed
 from foretell.interop.forms.trees import yaml_trees
 from foretell.interop.log_reader import log_measurements
 from foretell.interop.tools import read_arguments

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from foretell.interop.package_tables import packaged_table
 from foretell.interop.step_series import line_timers
@@ -25,17 +25,6 @@ Take = Literal["median", "largest", "first", "last"]
 """Which of a figure's values over a log counts."""
 
 
-class Needs(Protocol):
-    """An entry of a table that is looked for by a text."""
-
-    @property
-    def needs(self) -> str:
-        """The text."""
-
-
-Needing = TypeVar("Needing", bound=Needs)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFigure:
     """Numbers of a line."""
@@ -43,8 +32,9 @@ class LineFigure:
     pattern: re.Pattern[str]
     """One group for each number."""
     names: tuple[str, ...]
-    """What each group measures."""
-    factors: tuple[float, ...]
+    """What each group measures; of a line that states a job a name of it (gpus, model ...), or a word of a
+    plan with {} for the value."""
+    factors: tuple[float, ...] = ()
     """From the printed unit to that of the name."""
     take: Take = "median"
     """Which value counts, where several lines have one."""
@@ -68,19 +58,6 @@ class StepFormat:
     """What it prints of the step."""
 
 
-def after(words: str, name: str, factor: float = 1.0, take: Take = "median") -> LineFigure:
-    """A number behind some words and a colon or an equals sign."""
-    pattern = re.compile(f"(?:{words})" + r"\s*[:=]?\s*" + NUMBER)
-    return LineFigure(pattern=pattern, names=(name,), factors=(factor,), take=take)
-
-
-def whole(pattern: str, *reads: tuple[str, float], take: Take = "median") -> LineFigure:
-    """Numbers by a pattern of their own; <N> in it is a number, <:> what is between words and it."""
-    made = re.compile(pattern.replace("<N>", NUMBER).replace("<:>", r"[ \t:|*=]+"))
-    names, factors = tuple(name for name, _ in reads), tuple(factor for _, factor in reads)
-    return LineFigure(pattern=made, names=names, factors=factors, take=take, needs=literal(pattern))
-
-
 def literal(pattern: str) -> str:
     """The longest text that every match of a pattern has."""
     plain = re.sub(r"\\([^a-zA-Z0-9])", lambda m: chr(0xE000 + ord(m[1])), pattern)
@@ -92,7 +69,10 @@ def literal(pattern: str) -> str:
     return "".join(chr(ord(c) - 0xE000) if ord(c) >= 0xE000 else c for c in longest)
 
 
-def present(table: Sequence[Needing], text: str) -> tuple[Needing, ...]:
+Form = TypeVar("Form", LineFigure, StepFormat)
+
+
+def present(table: Sequence[Form], text: str) -> tuple[Form, ...]:
     """Those entries of a table that some line of a text can have."""
     return tuple(one for one in table if one.needs in text)
 
@@ -101,13 +81,17 @@ _TABLE = packaged_table(Path(__file__).with_name("log_formats.toml"))
 
 
 def _figure(told: Mapping[str, Any]) -> LineFigure:
-    """A figure of the table: numbers behind words, or by a pattern of their own."""
-    reads = {name: {"GiB": GIB, "MiB": MIB}.get(unit, unit) for name, unit in told["reads"].items()}
-    take = told.get("take", "median")
-    if "behind" in told:
-        ((name, factor),) = reads.items()
-        return after(told["behind"], name, factor, take)
-    return whole(told["line"], *reads.items(), take=take)
+    """A figure of the table: a number behind words and a colon or an equals sign, or numbers by a pattern, in
+    which <N> is a number and <:> what is between words and it."""
+    line = told.get("line") or f"(?:{told['behind']})" + r"\s*[:=]?\s*<N>"
+    units = {"GiB": GIB, "MiB": MIB}
+    return LineFigure(
+        pattern=re.compile(line.replace("<N>", NUMBER).replace("<:>", r"[ \t:|*=]+")),
+        names=tuple(told["reads"]),
+        factors=tuple(units.get(unit, unit) for unit in told["reads"].values()),
+        take=told.get("take", "median"),
+        needs=literal(line) if "line" in told else "",
+    )
 
 
 def _figures(name: str) -> tuple[LineFigure, ...]:
@@ -151,20 +135,8 @@ PAGE = 16
 """Tokens of a block of vLLM's cache where the log does not state them: its default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatedValue:
-    """What a line says of the job or the plan."""
-
-    needs: str
-    """A text that every such line has."""
-    pattern: re.Pattern[str]
-    """One group for each value."""
-    names: tuple[str, ...]
-    """A name of a job (gpus, global_batch, model ...), or a word of a plan with {} for the value."""
-
-
 STATED = tuple(
-    StatedValue(needs=one["needs"], pattern=re.compile(one["line"]), names=tuple(one["says"]))
+    LineFigure(needs=one["needs"], pattern=re.compile(one["line"]), names=tuple(one["says"]))
     for one in _TABLE["stated"]["lines"]
 )
 """What logs say of their jobs."""

@@ -27,8 +27,7 @@ from foretell.interop.log_lines import (
     measured_lines,
     run_lines,
 )
-from foretell.interop.progress_bars import Progress, progress_of
-from foretell.interop.step_series import steady_steps, timed_parts
+from foretell.interop.step_series import Progress, progress_of, steady_steps, timed_parts
 from foretell.specs.measurement import DECODED, HELD, MEASURED_MEMORY, SERVED, Measurement
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1bc|\^\[c?|\[[0-9;]{1,20}m")

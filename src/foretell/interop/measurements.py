@@ -13,9 +13,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.package_tables import packaged_table
 from foretell.specs.measurement import (
     ASKED,
     POST_TRAINED,
@@ -31,37 +33,19 @@ VALUE = re.compile(
     r"(?P<unit>[A-Za-z%/µ.]*(?:/[A-Za-z]+)*)(?:\s+(?P<after>MFU|mfu|TTFT|ttft|TPOT|tpot))?"
 )
 """One measured number with its unit, the name before or behind it."""
+_TABLE = packaged_table(Path(__file__).with_name("measurements.toml"))
 UNITS: Mapping[str, tuple[str, float]] = {
-    "s": ("step_s", 1.0), "sec": ("step_s", 1.0), "seconds": ("step_s", 1.0), "ms": ("step_s", 1e-3),
-    "us": ("step_s", 1e-6), "µs": ("step_s", 1e-6), "min": ("step_s", 60.0),
-    "tokens/s": ("tokens_per_s", 1.0), "tok/s": ("tokens_per_s", 1.0),
-    "tokens/s/gpu": ("tokens_per_s_per_gpu", 1.0), "tok/s/gpu": ("tokens_per_s_per_gpu", 1.0),
-    "tps": ("tokens_per_s_per_gpu", 1.0),
-    "tflop/s": ("tflops_per_gpu", 1.0), "tflops": ("tflops_per_gpu", 1.0),
-    "tflop/s/gpu": ("tflops_per_gpu", 1.0), "tflops/gpu": ("tflops_per_gpu", 1.0),
-    "gib": ("peak_memory_bytes", 2.0**30), "gb": ("peak_memory_bytes", 1e9),
-    "mib": ("peak_memory_bytes", 2.0**20),
-    "%": ("mfu", 0.01),
-    "req/s": ("requests_per_s", 1.0), "requests/s": ("requests_per_s", 1.0),
-}  # fmt: skip
+    unit: (name, factor)
+    for name, units in _TABLE["units"].items()
+    for unit, factor in units.items()
+}
 """Unit -> what it measures where no name says so, and its factor."""
-LATENCY = {"ms": 1.0, "s": 1e3, "us": 1e-3, "": 1.0}
+LATENCY: Mapping[str, float] = _TABLE["latency"]
 """Unit of a latency in ms."""
-COLUMNS: Mapping[str, str] = {
-    "score_step_time_s": "step_s", "step_time_s": "step_s", "step_time": "step_s", "iter_time_s": "step_s",
-    "score_tokens_per_s_per_gpu": "tokens_per_s_per_gpu", "tflops": "tflops_per_gpu",
-    "n_gpus": "gpus", "framework_id": "framework", "precision_id": "precision", "mbs": "micro_batch",
-    "zero_stage": "zero", "tpot_or_itl_ms": "tpot_ms", "itl_ms": "tpot_ms",
-    "out_tok_s_total": "output_tokens_per_s", "out_tok_s_per_gpu": "output_tokens_per_s_per_gpu",
-    "batch_or_concurrency": "concurrency", "request_rate_qps": "rate", "chip_id": "system",
-}  # fmt: skip
+COLUMNS: Mapping[str, str] = _TABLE["columns"]
 """Column of published tables -> ours."""
-DEGREES = ("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "zero")
-"""Columns that are words of a plan with their number."""
-SWITCHED = {"sp": "sp", "flash": "flash", "flash_attn": "flash"}
-"""Columns that are switches of a plan."""
-WORDED = ("recompute", "schedule", "precision", "framework", "optimizer", "attention", "lora")
-"""Columns that are words of a plan with a value."""
+WORDS: Mapping[str, str] = _TABLE["words"]
+"""Columns that are words of a plan: with their number, as a switch, or with a value."""
 PHASES = (*TRAINED_PHASES, *POST_TRAINED)
 """Parts of a step that may be timed: a column `NAME_s`, or a word and its seconds."""
 LARGEST, LONGEST = 10_000, 1_000
@@ -219,15 +203,11 @@ def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
             values["peak_memory_bytes"] = float(value) * 2.0**30
         elif key in ASKED:
             asked[key] = _typed(key, value)
-        elif key in DEGREES:
-            words.append(f"{key}{_typed(key, value)}")
-        elif key == "micro_batch":
-            words.append(f"mbs{_typed(key, value)}")
-        elif key in SWITCHED:
+        elif key in WORDS:
             off = str(value).strip().lower() in ("no", "false", "0")
-            words.append(f"{'no-' if off else ''}{SWITCHED[key]}")
-        elif key in WORDED:
-            words.append(f"{key}={value}")
+            words.append(
+                WORDS[key].format(number=_typed(key, value), no="no-" if off else "", value=value)
+            )
         elif key != "noise":
             unknown.append(key)
     if values.get("mfu", 0.0) > 1.0:

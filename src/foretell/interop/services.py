@@ -28,13 +28,8 @@ from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 
 LIMITS = (
-    "max_batch",
-    "max_tokens",
-    "cache_tokens",
-    "stream_interval",
-    "receive_steps",
-    "decode_steps",
-)
+    "max_batch", "max_tokens", "cache_tokens", "stream_interval", "receive_steps", "decode_steps",
+)  # fmt: skip
 """Fields that are whole numbers from one."""
 STORES = ("offload", "lmcache", "store", "flexkv", "hf3fs", "hisparse", "example", "sharedstorage")
 """Parts of the names of connectors that keep caches outside the chips rather than hand them on."""
@@ -188,8 +183,10 @@ Layout = tuple[dict[str, object], int, int]
 """Degrees, chips, and ranks that share the limits on requests."""
 
 
-def _several(value: int) -> int | None:
-    return value if value > 1 else None
+def _degrees(tp: int, pp: int, dp: int, cp: int, ep: int) -> dict[str, object]:
+    """Degrees of a layout; those of 1 that an engine usually has not are left out."""
+    rest = {"dp": dp, "cp": cp, "ep": ep}
+    return {"tp": tp, "pp": pp, **{name: many if many > 1 else None for name, many in rest.items()}}
 
 
 def _product(one: Service) -> Layout:
@@ -197,15 +194,7 @@ def _product(one: Service) -> Layout:
     stage = tp * dp * cp
     if one.option("all_seen") and not one.keys.said_as("tp"):
         one.keys.note(one.option("all_seen"))
-    spread = one.keys.flag("spread") and stage > 1
-    layout: dict[str, object] = {
-        "tp": tp,
-        "pp": pp,
-        "dp": _several(dp),
-        "cp": _several(cp),
-        "ep": stage if spread else None,
-    }
-    return layout, stage * pp, 1
+    return _degrees(tp, pp, dp, cp, stage if one.keys.flag("spread") else 1), stage * pp, 1
 
 
 def _stage(one: Service) -> Layout:
@@ -225,14 +214,7 @@ def _stage(one: Service) -> Layout:
         if ep not in (1, ranks):
             keys.note(f"ep {ep} becomes {ranks}: all tensor-parallel ranks with {backend}")
         ep = ranks
-    tp = max(ranks // (dp * cp), 1)
-    layout: dict[str, object] = {
-        "tp": tp,
-        "pp": pp,
-        "dp": _several(dp),
-        "cp": _several(cp),
-        "ep": _several(ep),
-    }
+    layout = _degrees(max(ranks // (dp * cp), 1), pp, dp, cp, ep)
     return layout, ranks * pp * (1 if apart else copies), copies
 
 
@@ -247,11 +229,8 @@ def _attention(one: Service) -> Layout:
     waits = keys.number("wait_steps", high=1e5)
     if waits is None and apart:
         waits = keys.number("dp_wait_steps", high=1e5)
-    layout: dict[str, object] = {
-        "tp": 1 if apart else ranks, "pp": pp, "dp": _several(ranks) if apart else None,
-        "cp": _several(cp), "ep": _several(ep), "wait_steps": waits or None,
-    }  # fmt: skip
-    return layout, ranks * pp * cp, 1
+    layout = _degrees(1 if apart else ranks, pp, ranks if apart else 1, cp, ep)
+    return {**layout, "wait_steps": waits or None}, ranks * pp * cp, 1
 
 
 def _layers(one: Service) -> Layout:

@@ -66,39 +66,21 @@ def plan_config(plan: Plan) -> dict[str, Any]:
 
 def estimate_config(told: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """What an estimate was asked and what kind of answer it is, nested."""
-    job = ("gpus", "global_batch", "seq_len", "target_len")
-    return {
-        "tool": "foretell",
-        "model": told["model"],
-        "system": told["system"],
-        "job": {name: told.get(name) for name in job},
-        "plan": plan_config(plan),
-        "plan_chosen": told.get("plan_chosen"),
-        "fits": told.get("fits"),
-        "limited_by": told.get("limited_by"),
-        "overrides": dict(told.get("overrides") or {}),
-        "assumptions": list(told.get("assumptions") or ()),
-    }
+    return {**_asked(told, "estimate", "job"), "plan": plan_config(plan)}
 
 
 def served_config(told: Mapping[str, Any]) -> dict[str, Any]:
     """What a service was asked, nested."""
-    load = ("isl", "osl", "concurrency", "rate")
-    plain = (
-        "model",
-        "system",
-        "gpus",
-        "replicas",
-        "plan",
-        "plan_chosen",
-        "profile",
-        "limited_by",
-        "simulated",
-    )
+    return _asked(told, "service", "load")
+
+
+def _asked(told: Mapping[str, Any], kind: str, group: str) -> dict[str, Any]:
+    """Values of an answer as they are, and under `group` those of its job or load (trackers.toml)."""
+    names: Mapping[str, str] = _TABLE["config"][kind]
     return {
         "tool": "foretell",
-        **{name: told.get(name) for name in plain},
-        "load": {name: told.get(name) for name in load},
+        **{name: told.get(name) for name in names["plain"].split()},
+        group: {name: told.get(name) for name in names[group].split()},
         "overrides": dict(told.get("overrides") or {}),
         "assumptions": list(told.get("assumptions") or ()),
     }

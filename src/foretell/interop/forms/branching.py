@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from foretell.interop.forms import scope
+from foretell.interop.forms.outputs import assigned_names, branches
 from foretell.interop.forms.scope import CLUSTER, NO, OPEN, RANKS, YES, Scope, Verdict
-from foretell.interop.forms.syntax import assigned_names, branches
 from foretell.interop.forms.values import ArrayValue, names_of, text_of, unknown, worked_out
 
 if TYPE_CHECKING:

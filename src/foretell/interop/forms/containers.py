@@ -189,15 +189,12 @@ def processes_of(
 
 
 def _with_shell_text(word: Word) -> Word:
-    """A word in which `$(NAME)` of Kubernetes is written as a shell's variable."""
-    return (
-        replace(word, text=_KUBERNETES.sub(_as_variable, word.text)) if "$(" in word.text else word
-    )
+    """A word in which `$(NAME)` of Kubernetes, a name in capitals, is written as a shell's variable."""
 
+    def variable(match: re.Match[str]) -> str:
+        return f"${{{match[1]}}}" if match[1].isupper() or "_" in match[1] else match[0]
 
-def _as_variable(match: re.Match[str]) -> str:
-    """`$(NAME)` of a name in capitals is Kubernetes' variable; else a command."""
-    return f"${{{match[1]}}}" if match[1].isupper() or "_" in match[1] else match[0]
+    return replace(word, text=_KUBERNETES.sub(variable, word.text))
 
 
 def _mounted(name: str, files: Mapping[str, str]) -> str | None:
@@ -205,6 +202,8 @@ def _mounted(name: str, files: Mapping[str, str]) -> str | None:
     return files.get(name.rpartition("/")[2])
 
 
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
+"""`${NAME:-default}` of Compose."""
 _INSTRUCTION = re.compile(
     r"^[ \t]*(FROM|CMD|ENTRYPOINT|ENV|ARG|RUN)[ \t]+(.*)$", re.IGNORECASE | re.MULTILINE
 )
@@ -229,17 +228,11 @@ def read_compose(tree: Tree) -> LaunchContents:
         env = variables_at(tree, (*path, "environment"), service.get("environment"))
         words = [*words_at(tree, (*path, "entrypoint"), service.get("entrypoint"), split=True),
                  *words_at(tree, (*path, "command"), service.get("command"), split=True)]  # fmt: skip
-        words = [_default(word) for word in words]
+        words = [replace(word, text=_DEFAULT.sub(r"\1", word.text)) for word in words]
         found += processes_of(words, env, _facts(tree, path, service), layer="compose", name=str(name),
                               image=str(service.get("image") or ""))  # fmt: skip
     with_gpus = [one for one in found if one.fact("gpus_per_node") is not None]
     return LaunchContents(form="compose", processes=tuple(with_gpus or found))
-
-
-def _default(word: Word) -> Word:
-    """`${NAME:-default}` of Compose."""
-    text = re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", word.text)
-    return Word(text=text, line=word.line, raw=word.raw)
 
 
 def _facts(tree: Tree, path: Path, service: Mapping[str, Any]) -> list[StatedFact]:
@@ -264,14 +257,11 @@ def _facts(tree: Tree, path: Path, service: Mapping[str, Any]) -> list[StatedFac
 def is_dockerfile(text: str) -> bool:
     """Whether a text is a Dockerfile."""
     kinds = [match[1].upper() for match in _INSTRUCTION.finditer(text)]
-    return (
-        "FROM" in kinds
-        and len(kinds) > 1
-        and bool(re.match(r"(?i)[ \t]*(?:FROM|ARG)\b", _first_line(text)))
-    )
+    begins = re.match(r"(?i)[ \t]*(?:FROM|ARG)\b", first_line(text))
+    return "FROM" in kinds and len(kinds) > 1 and begins is not None
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
     """The first line that is neither empty nor a comment."""
     lines = (line for line in text.splitlines() if line.strip())
     return next((line for line in lines if not line.lstrip().startswith("#")), "")

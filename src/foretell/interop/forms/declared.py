@@ -159,11 +159,8 @@ def _facts(
     """Nodes, GPUs, copies and the half of a split service that a row's keys state."""
     for name, places in row["facts"].items():
         value, place = _told(node, path, places)
-        line, key = (
-            offset + tree.line(*place),
-            ".".join(place[len(path) :]) if name == "chips" else place[-1:],
-        )
-        source = key if isinstance(key, str) else "".join(key)
+        line = offset + tree.line(*place)
+        source = ".".join(place[len(path) :]) if name == "chips" else "".join(place[-1:])
         if name in ("chips", "profile"):
             chip, many = _chips(value) if name == "chips" else _profile(value)
             yield from [stated("gpus_per_node", many, line, source)] if many else []

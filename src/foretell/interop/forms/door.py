@@ -132,9 +132,7 @@ def _is_toml(text: str, name: str) -> bool:
 
 def like_yaml(text: str) -> bool:
     """Whether the first line that says anything is a key of YAML, or the beginning of a document."""
-    lines = (line for line in text.splitlines() if line.strip())
-    first = next((line for line in lines if not line.lstrip().startswith("#")), "")
-    return bool(_YAML_LINE.fullmatch(first.strip()))
+    return bool(_YAML_LINE.fullmatch(containers.first_line(text).strip()))
 
 
 def _of_trees(

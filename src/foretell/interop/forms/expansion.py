@@ -103,36 +103,30 @@ class Expander:
     def _closing(self, at: int, end: int) -> int:
         """Where a double quote ends, expansions with quotes of their own inside passed over."""
         text = self.source.text
-        while at < end:
-            if text[at] == "\\":
-                at += 2
-            elif text.startswith(("$(", "${"), at):
-                at = self._bracket(at + 1, end) + 1
-            elif text[at] == '"':
-                return at
-            else:
-                at += 1
-        return end
+        while at < end and text[at] != '"':
+            at = at + 1 if text[at] in "'`" else self._past(at, end)
+        return min(at, end)
 
     def word_end(self, at: int) -> int:
         """Where the word that begins at an offset ends."""
         text, end = self.source.text, len(self.source.text)
         while at < end and text[at] not in " \t\n;&|()<>":
-            if text[at] == "\\":
-                at += 2
-            elif text[at] == "'":
-                close = text.find("'", at + 1)
-                at = end if close < 0 else close + 1
-            elif text[at] == '"':
-                at = self._closing(at + 1, end) + 1
-            elif text.startswith(("$(", "${"), at):
-                at = self._bracket(at + 1, end) + 1
-            elif text[at] == "`":
-                close = text.find("`", at + 1)
-                at = end if close < 0 else close + 1
-            else:
-                at += 1
+            at = self._past(at, end)
         return min(at, end)
+
+    def _past(self, at: int, end: int) -> int:
+        """Behind a character, or behind what begins with it: an escape, quotes, `$(...)`."""
+        text, sign = self.source.text, self.source.text[at]
+        if sign == "\\":
+            return at + 2
+        if text.startswith(("$(", "${"), at):
+            return self._bracket(at + 1, end) + 1
+        if sign == '"':
+            return self._closing(at + 1, end) + 1
+        if sign in "'`":
+            close = text.find(sign, at + 1, end)
+            return end if close < 0 else close + 1
+        return at + 1
 
     def _bracket(self, at: int, end: int) -> int:
         """Where the bracket that opens at an offset is closed."""

@@ -3,7 +3,8 @@
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from foretell.interop.forms.records import (
     FactName,
@@ -45,48 +46,48 @@ def batch_layer(text: str, first_line: int) -> LauncherLayer | None:
     return LauncherLayer(name=name, argv=tuple(words)) if name else None
 
 
+_SLURM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+    "processes_per_node": ("SLURM_NTASKS_PER_NODE",),
+    "processes": ("SLURM_NTASKS", "SLURM_NPROCS"),
+}
+
+
 def slurm_variables(facts: tuple[StatedFact, ...]) -> dict[str, Value | ArrayValue]:
     """Variables that Slurm sets from the batch lines."""
-    names = {
-        "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-        "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
-        "processes_per_node": ("SLURM_NTASKS_PER_NODE",),
-        "processes": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    }
-    found: dict[str, Value | ArrayValue] = {}
+    told: dict[str, StatedFact] = {}
     for fact in facts:
-        for name in names.get(fact.name, ()):
-            found.setdefault(name, literal(str(fact.value), fact.line))
-    tasks = {fact.name: fact.value for fact in facts}
-    if "processes" not in tasks and {"nodes", "processes_per_node"} <= {*tasks}:
-        many = [whole_number(tasks[name]) for name in ("nodes", "processes_per_node")]
-        for name in names["processes"] if None not in many else ():
-            found.setdefault(name, literal(str(math.prod(one or 0 for one in many)), 0))
-    return found
+        told.setdefault(fact.name, fact)
+    if "processes" not in told and {"nodes", "processes_per_node"} <= {*told}:
+        many = [whole_number(told[name].value) for name in ("nodes", "processes_per_node")]
+        if None not in many:
+            told["processes"] = stated("processes", math.prod(one or 0 for one in many), 0, "")
+    return {
+        variable: literal(str(fact.value), fact.line)
+        for name, fact in told.items()
+        for variable in _SLURM.get(name, ())
+    }
 
 
 def batch_facts(layer: LauncherLayer) -> tuple[StatedFact, ...]:
     """What the options of srun, sbatch or batch lines state."""
-    found: list[StatedFact] = []
-
-    def add(name: FactName, word: Word | None, source: str) -> None:
-        if word is not None:
-            found.append(_fact(name, word, source))
-
-    add("nodes", _last(layer.value("--nodes", "-N") or _glued(layer, "-N")), "--nodes")
-    add("processes", layer.value("--ntasks", "-n") or _glued(layer, "-n"), "--ntasks")
-    add("processes_per_node", layer.value("--ntasks-per-node"), "--ntasks-per-node")
-    for option, name in (("--gpus-per-node", "gpus_per_node"), ("--gres", "gpus_per_node"),
-                         ("--gpus", "gpus"), ("-G", "gpus")):  # fmt: skip
-        found += _of_gres(layer.value(option), name, option)  # type: ignore[arg-type]
-    each = layer.value("--gpus-per-task")
-    tasks = layer.value("--ntasks-per-node")
-    per = whole_number((each.text if each else "").rpartition(":")[2])
-    if each and per and not any(one.name.startswith("gpus") for one in found):
+    plain: tuple[tuple[FactName, str, Word | None], ...] = (
+        ("nodes", "--nodes", _last(layer.value("--nodes", "-N") or _glued(layer, "-N"))),
+        ("processes", "--ntasks", layer.value("--ntasks", "-n") or _glued(layer, "-n")),
+        ("processes_per_node", "--ntasks-per-node", layer.value("--ntasks-per-node")),
+    )
+    found = [_fact(name, word, source) for name, source, word in plain if word is not None]
+    for option in ("--gpus-per-node", "--gres", "--gpus", "-G"):
+        each = option in ("--gpus-per-node", "--gres")
+        found += _of_gres(layer.value(option), "gpus_per_node" if each else "gpus", option)
+    word, tasks = layer.value("--gpus-per-task"), layer.value("--ntasks-per-node")
+    per = whole_number((word.text if word else "").rpartition(":")[2])
+    if word and per and not any(one.name.startswith("gpus") for one in found):
         many = per * ((whole_number(tasks.text) if tasks else 1) or 1)
-        found.append(stated("gpus_per_node", many, each.line, "--gpus-per-task"))
-    for word in layer.argv:
-        if layer.name == "#PBS" and (match := _SELECT.search(word.text)):
+        found.append(stated("gpus_per_node", many, word.line, "--gpus-per-task"))
+    for word in layer.argv if layer.name == "#PBS" else ():
+        if match := _SELECT.search(word.text):
             found.append(stated("nodes", int(match[1]), word.line, "-l select"))
             if gpus := _PBS_GPUS.search(word.text):
                 found.append(stated("gpus_per_node", int(gpus[1]), word.line, "ngpus"))
@@ -100,12 +101,8 @@ def _of_gres(word: Word | None, name: FactName, option: str) -> list[StatedFact]
     if word.unknown or re.search(r"your_|[<>]", word.text, re.IGNORECASE):
         return [_fact(name, word, option)]
     for part in word.text.split(","):
-        match = (
-            _GRES.fullmatch(part)
-            if option == "--gres"
-            else _GRES.fullmatch(part) or _KIND.fullmatch(part)
-        )
-        if match is None:
+        match = _GRES.fullmatch(part) or (option != "--gres" and _KIND.fullmatch(part))
+        if not match:
             continue
         found = [stated(name, int(match["many"] or 1), word.line, option)]
         if match["kind"] and match["kind"].lower() not in ("gpu", "tmp"):
@@ -176,13 +173,10 @@ def _docker(layer: LauncherLayer) -> list[StatedFact]:
     return [stated("gpus_per_node", many, word.line, "--gpus")]
 
 
-def _batch(layer: LauncherLayer) -> list[StatedFact]:
-    return list(batch_facts(layer))
-
-
-_READERS = {
-    "torchrun": _torchrun, "deepspeed": _deepspeed, "docker": _docker, "podman": _docker,
-    "nerdctl": _docker, "srun": _batch, "sbatch": _batch, "#SBATCH": _batch, "#PBS": _batch,
+_READERS: Mapping[str, Callable[[LauncherLayer], Sequence[StatedFact]]] = {
+    "torchrun": _torchrun, "deepspeed": _deepspeed,
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
+    **dict.fromkeys(("srun", "sbatch", "#SBATCH", "#PBS"), batch_facts),
 }  # fmt: skip
 
 
@@ -235,32 +229,25 @@ def gpu_count(facts: Sequence[StatedFact]) -> GpuCount:
     def first(*names: FactName) -> StatedFact | None:
         return next((one for one in facts if one.name in names), None)
 
-    chip = first("accelerator")
-    kind = str(chip.value) if chip else None
-    nodes, each, every = first("nodes"), first("gpus_per_node"), first("gpus")
+    chip, nodes, each = first("accelerator"), first("nodes"), first("gpus_per_node")
     per = first("processes_per_node")
     if per is not None and (_is_launcher(per) or each is None):
         each = per
-    total = first("processes")
-    for one in (total, every):
-        if (
-            one is not None
-            and (each is None or not _is_launcher(each))
-            and (one.source != "--ntasks" or each is None)
-        ):
-            if isinstance(one.value, int):
-                return GpuCount(gpus=one.value, nodes=_int(nodes), facts=(one,), accelerator=kind)
-            return GpuCount(facts=(one,), unknown=one.unknown, accelerator=kind)
+    made = GpuCount(nodes=_int(nodes), accelerator=str(chip.value) if chip else None)
+    for one in (first("processes"), first("gpus")):
+        if one is None or (each is not None and (_is_launcher(each) or one.source == "--ntasks")):
+            continue
+        if isinstance(one.value, int):
+            return replace(made, gpus=one.value, facts=(one,))
+        return replace(made, nodes=None, facts=(one,), unknown=one.unknown)
     if each is None:
-        return GpuCount(nodes=_int(nodes), accelerator=kind, unknown=nodes.unknown if nodes else ())
+        return replace(made, unknown=nodes.unknown if nodes else ())
     used = tuple(one for one in (nodes, each) if one is not None)
-    names = tuple(dict.fromkeys(name for one in used for name in one.unknown))
+    made = replace(made, per_node=_int(each), facts=used)
     if any(not isinstance(one.value, int) for one in used):
-        return GpuCount(nodes=_int(nodes), per_node=_int(each), facts=used, unknown=names,
-                        accelerator=kind)  # fmt: skip
-    many = int(each.value) * int(nodes.value if nodes else 1)
-    return GpuCount(gpus=many, nodes=int(nodes.value) if nodes else None, per_node=int(each.value),
-                    facts=used, accelerator=kind)  # fmt: skip
+        names = dict.fromkeys(name for one in used for name in one.unknown)
+        return replace(made, unknown=tuple(names))
+    return replace(made, gpus=(made.per_node or 0) * (1 if made.nodes is None else made.nodes))
 
 
 def _is_launcher(fact: StatedFact) -> bool:

@@ -5,6 +5,7 @@ a LeaderWorkerSet's group, `multinode.nodeCount` of a Dynamo service, `minReplic
 that is one half of a split one is known by its name or its `subComponentType`.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -14,7 +15,6 @@ from foretell.errors import BadInput
 from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
 from foretell.interop.forms.declared import applications, declared_servers, inference_service
 from foretell.interop.forms.records import (
-    ConfigSetting,
     LaunchContents,
     LaunchedProcess,
     StatedFact,
@@ -40,15 +40,8 @@ SKIPPED = frozenset(
     "affinity tolerations scaling autoscaling ephemeralContainers".split()
 )
 """Fields without a container that runs the work."""
-REQUESTED = (
-    "model",
-    "modelName",
-    "backend",
-    "image",
-    "searchStrategy",
-    "autoApply",
-    "useMocker",
-    "enableGpuDiscovery",
+REQUESTED = frozenset(
+    "model modelName backend image searchStrategy autoApply useMocker enableGpuDiscovery".split()
 )
 """Fields of a DynamoGraphDeploymentRequest that are read, or that move nothing."""
 _DEEPEST = 28
@@ -93,7 +86,7 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
             }
     found: list[LaunchedProcess] = []
     for tree in objects:
-        if tree.value.get("kind") in ("ConfigMap", "Secret", "Service", "CronJob-none"):
+        if tree.value.get("kind") in ("ConfigMap", "Secret", "Service"):
             continue
         if tree.value.get("kind") == "LLMInferenceService":
             found += inference_service(tree)
@@ -106,36 +99,23 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
         if not (special and tree.value.get("kind") in ("RayService", "RayJob")):  # workers of it
             found += _inside(tree, tree.value, (), PodContext(), 0, files)
     for text in files.values():
-        found += _served(text)
+        if "engine_kwargs" in text or "llm_configs" in text:  # configures Ray Serve
+            found += [one for tree in _trees(text) for one in applications(tree)]
     with_gpus = [one for one in found if one.fact("gpus_per_node") is not None]
     kept = with_gpus or found
     drivers = [one for one in found if one not in kept and _serves(one)]
     joined = _joined([*kept, *drivers])
-    held = [] if joined else [one for text in files.values() for one in _configuration(text)]
+    texts = () if joined else files.values()
+    held = [one for text in texts for tree in _trees(text) for one in settings(tree)]
     return LaunchContents(
         form="kubernetes", processes=tuple(joined), files=files, settings=tuple(held)
     )
 
 
-def _served(text: str) -> list[LaunchedProcess]:
-    """Servers of a ConfigMap's file that configures Ray Serve."""
-    if "engine_kwargs" not in text and "llm_configs" not in text:
-        return []
+def _trees(text: str) -> list[Tree]:
+    """Documents of a ConfigMap's file that is YAML; none where it is none."""
     try:
-        return [one for tree in yaml_trees(text) for one in applications(tree)]
-    except BadInput:
-        return []
-
-
-def _configuration(text: str) -> list[ConfigSetting]:
-    """Keys of a ConfigMap's file that is YAML."""
-    try:
-        return [
-            one
-            for tree in yaml_trees(text)
-            if isinstance(tree.value, dict)
-            for one in settings(tree)
-        ]
+        return [tree for tree in yaml_trees(text) if isinstance(tree.value, dict)]
     except BadInput:
         return []
 
@@ -203,30 +183,21 @@ def _ray_gpus(tree: Tree, spec: Mapping[str, Any]) -> tuple[StatedFact, ...]:
     cluster = table(spec.get(key)) or spec
     base: Path = ("spec", key) if key in spec else ("spec",)
     groups = cluster.get("workerGroupSpecs")
-    found: list[StatedFact] = []
-    for at, group in enumerate(groups if isinstance(groups, list) else ()):
-        path = (*base, "workerGroupSpecs", str(at))
-        pods = table(table(table(group).get("template")).get("spec")).get("containers")
-        for index, one in enumerate(pods if isinstance(pods, list) else ()):
-            place = (*path, "template", "spec", "containers", str(index), "resources")
-            gpus = gpus_at(tree, place, table(one).get("resources"))
+    for at, one in enumerate(groups if isinstance(groups, list) else ()):
+        path, group = (*base, "workerGroupSpecs", str(at)), table(one)
+        pod, inside = table(table(group.get("template")).get("spec")), (*path, "template", "spec")
+        pods = pod.get("containers")
+        for index, held in enumerate(pods if isinstance(pods, list) else ()):
+            place = (*inside, "containers", str(index), "resources")
+            gpus = gpus_at(tree, place, table(held).get("resources"))
             if gpus is not None:
-                many = table(group).get("replicas")
-                hosts = table(group).get("numOfHosts")
-                total = (many if isinstance(many, int) else 1) * (
-                    hosts if isinstance(hosts, int) else 1
-                )
-                found += [
-                    stated(
-                        "nodes", total, tree.line(*path, "replicas"), "workerGroupSpecs.replicas"
-                    ),
-                    gpus,
-                ]
-                selector = table(table(table(group).get("template")).get("spec")).get(
-                    "nodeSelector"
-                )
-                found += _chip(_labels(tree, (*path, "template", "spec", "nodeSelector"), selector))
-    return tuple(found[:3])
+                many = [group.get(name) for name in ("replicas", "numOfHosts")]
+                total = math.prod(one if isinstance(one, int) else 1 for one in many)
+                line = tree.line(*path, "replicas")
+                nodes = stated("nodes", total, line, "workerGroupSpecs.replicas")
+                labels = _labels(tree, (*inside, "nodeSelector"), pod.get("nodeSelector"))
+                return (nodes, gpus, *_chip(labels))
+    return ()
 
 
 def _labels(tree: Tree, path: Path, node: Any) -> dict[str, tuple[str, int]]:

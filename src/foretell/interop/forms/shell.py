@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from foretell.interop.forms import branching, outputs, starts
 from foretell.interop.forms.expansion import Expander, array_of
+from foretell.interop.forms.outputs import parsed
 from foretell.interop.forms.records import LauncherLayer, Word
 from foretell.interop.forms.scope import House, Scope
-from foretell.interop.forms.syntax import parsed
 from foretell.interop.forms.values import (
     BREAK,
     SPACE,

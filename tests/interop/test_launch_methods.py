@@ -301,3 +301,15 @@ def test_objects_of_operators_are_servers(
     launch = read(tmp_path, text)
     assert (launch.tool, launch.named, launch.gpus) == ("vllm", "org/model", gpus)
     assert (launch.accelerator, launch.plan, launch.doubts) == (chip, words, ())
+
+
+def test_a_default_that_depends_on_the_release_is_asked_for(tmp_path: Path) -> None:
+    text = (
+        "python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer data.train_batch_size=1024 "
+        "actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct trainer.n_gpus_per_node=8 trainer.nnodes=1 "
+        "actor_rollout_ref.actor.ppo_mini_batch_size=256 actor_rollout_ref.actor.ppo_micro_batch_size"
+    )
+    old, new = (read(tmp_path, f"{text}{end}=64", "run.sh") for end in ("", "_per_gpu"))
+    assert any("tp in --plan" in ask for ask in old.asks)
+    assert not {"tp1", "dp8"} & {*old.plan.split(), *(old.post_training or {})["plan"].split()}
+    assert {"tp1", "dp8"} <= {*new.plan.split()}

@@ -100,6 +100,10 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     more = {"micro_batch": keys.whole("micro_batch") or 1, **decided.words, **told.plan, **over}
     if (degree["cp"] or 1) == 1:
         more.pop("cp_mode", None)
+    older = table.options.get("older", {}).get(told.backend)  # releases with another default
+    if older and keys.said_as("micro_all") and not keys.said_as("tp"):
+        keys.unset.add("tp")
+        keys.ask(older)
     every = keys.whole("micro_all")
     if every and not keys.said_as("micro_batch"):  # of all replicas together
         ranks = 1

@@ -60,12 +60,12 @@ def launch_of_step(
         values["sp"] = values.get("zero") == 1
     keys.note(ONE_UPDATE)
     keys.raise_problems()
-    record = _record({**step, "gpus": gpus}, values)
     job: dict[str, Any] = {
         "model": step["model"], "gpus": gpus, "global_batch": step["mini"],
         "seq_len": step["prompt_len"] + step["max_osl"],
     }  # fmt: skip
     drop_unset(keys, values, job, sources)
+    record = _record({**step, "gpus": gpus}, values)
     for name in UNSET_TOO:
         if keys.unset & {*sources.get(name, ())}:
             record.pop(name, None)

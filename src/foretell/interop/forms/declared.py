@@ -144,7 +144,7 @@ def _server(
 
 
 def _flag(key: str, value: Any, line: int, names: Mapping[str, str], off: str) -> Iterator[Word]:
-    """A key of a server's table as a flag; a switch that is off is one where the engine is told so."""
+    """A key of a server's table as a flag; a switch that is off is left out unless `off` begins its flag."""
     flag = names.get(key, _CAPITAL.sub(r"-\1", key).lower().replace("_", "-").lstrip("-"))
     if not flag or value is None or (value is False and not off):
         return

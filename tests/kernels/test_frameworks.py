@@ -12,7 +12,7 @@ from foretell.catalog.software import software
 from foretell.catalog.systems import named_system
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.families.base import DTYPES
-from foretell.kernels.op_times import library_bound
+from foretell.kernels.plan_kernels import library_bound
 from foretell.sharding.recompute import runs
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, parse_plan

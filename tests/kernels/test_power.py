@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT, csv_rows, read_bytes, read_table
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.op_times import coefficients
+from foretell.kernels.plan_kernels import coefficients
 from foretell.kernels.power import (
     BITS,
     OpLoad,

@@ -7,7 +7,7 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.software import software
 from foretell.kernels.families.base import DTYPES
 from foretell.kernels.families.choose import choose
-from foretell.kernels.op_times import SOFTWARE
+from foretell.kernels.plan_kernels import SOFTWARE
 from foretell.kernels.precision import (
     CAST_PASSES,
     cast_passes,
@@ -53,7 +53,7 @@ def test_what_products_run_in_that_no_recipe_narrows(text: str, format: str) -> 
 
 def test_training_in_32_bits_keeps_moves_and_sends_twice_as_much() -> None:
     peaks = dict.fromkeys(("bf16", "tf32", "fp32"), 989.4e12)
-    # On Ampere TF32 has one rate in every order of the operands (kernels/wide_products.py).
+    # On Ampere TF32 has one rate in every order of the operands (kernels/plan_kernels.py).
     chip = make_chip(matrix_flop_per_s=peaks, architecture="ampere")
     scenario = make_scenario("dense", gpus=8, batch=16, chip=chip)
     found = {}

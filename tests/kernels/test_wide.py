@@ -8,7 +8,7 @@ from foretell.catalog.software import software
 from foretell.kernels.calls import call_stacks
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import op_times
-from foretell.kernels.wide_products import OVER_FLASH, TIMES, TURNED, in_wide
+from foretell.kernels.plan_kernels import OVER_FLASH, TIMES, TURNED, in_wide
 from foretell.specs.plan import parse_plan
 from foretell.workload.ops import AttentionCore, Gemm
 

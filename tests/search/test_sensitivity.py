@@ -12,7 +12,7 @@ import foretell
 from foretell.catalog.hosts import host_of
 from foretell.errors import BadInput
 from foretell.inputs.question import ask, plan_of
-from foretell.kernels import op_times as op_times_module
+from foretell.kernels import plan_kernels
 from foretell.search import sensitivity as module
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -168,13 +168,13 @@ def renamed(scenario: Scenario) -> Scenario:
 
 def scale_software(scenario: Scenario, patch: pytest.MonkeyPatch, by: float) -> Scenario:
     """Fixed times of kernels and of the framework, times a factor."""
-    choose = op_times_module.coefficients
+    choose = plan_kernels.coefficients
 
     def chosen(*args: Any) -> Any:
         found = choose(*args)
         return replace(found, record=scaled_times(found.record, by))
 
-    patch.setattr(op_times_module, "coefficients", chosen)
+    patch.setattr(plan_kernels, "coefficients", chosen)
     patch.setattr(exchanges, "HANDOVER_S", exchanges.HANDOVER_S * by)
     host = host_of(scenario.system)
     slower = {f.name: getattr(host, f.name) * by for f in fields(host) if f.name == "step_s"}

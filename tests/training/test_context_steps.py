@@ -12,7 +12,7 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.models import model
 from foretell.kernels.calls import calls_of
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.op_times import coefficients
+from foretell.kernels.plan_kernels import coefficients
 from foretell.sharding.context import context_parallel
 from foretell.specs.plan import Plan
 from foretell.workload.build import build

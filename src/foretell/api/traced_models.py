@@ -14,7 +14,7 @@ from foretell.inputs.question import as_texts, chips_given, collect
 from foretell.inputs.software import framework_word, software_of
 from foretell.inputs.system import of_system, system_of
 from foretell.interop.huggingface.files import CONFIG, fetch_config, is_repository
-from foretell.kernels.op_times import required_dtypes
+from foretell.kernels.plan_kernels import required_dtypes
 from foretell.records import dataclass, with_values
 from foretell.specs.plan import Plan, named_fields, parse_plan
 from foretell.specs.questions.serving import ServingQuestion

@@ -6,22 +6,22 @@ apart (`clocked_s`, `core_joules`), so that a second pass over whole steps can f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from foretell.catalog.hosts import usual_host
 from foretell.kernels.call_records import CallStack
-from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
-from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin, spread_of
+from foretell.kernels.families.base import DTYPES, Engine
+from foretell.kernels.families.choose import FamilyCoefficients
 from foretell.kernels.families.experts import grouped_times
-from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.fusion import (
     COMPOSED,
     launch_cost,
 )
 from foretell.kernels.modules import is_wide
+from foretell.kernels.optimizer import MEMORY_SHARE
+from foretell.kernels.plan_kernels import call_dtype, family_on_chip, in_wide, library_bound
 from foretell.kernels.power import (
     BITS,
     OpLoad,
@@ -31,44 +31,18 @@ from foretell.kernels.power import (
     core_joules,
     memory_joules,
 )
-from foretell.kernels.precision import cast_passes, linear_format, plain_format, turned_anew
-from foretell.kernels.stack_passes import fuses_experts, memory_passes
-from foretell.kernels.wide_products import in_wide
+from foretell.kernels.precision import cast_passes, linear_format, turned_anew
+from foretell.kernels.stack_passes import memory_passes
 from foretell.records import dataclass
+from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import AS_PREDICTED, Corrections
-from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
 from foretell.specs.result import Evidence
 from foretell.specs.software import Host, Software
+from foretell.workload.ops import Gemm, Op
 
-SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
-"""Whose kernels stand for training's, the nearest first."""
-LIBRARY = ("torch", "trtllm")
-"""Whose products are the vendor library's, as training's are; vLLM brings its own in narrow formats."""
-ATTENTION = {
-    "fa1": "torch-fa1",
-    "fa2": "torch-fa2",
-    "fa3": "torch-fa3",
-    "cudnn": "torch-cudnn",
-    "cudnn8": "torch-cudnn",
-}
-"""Library of a plan's attention -> the software its kernels were measured under."""
-ATTENTION_BACKWARD = {**ATTENTION, "cudnn8": "torch-fa2"}
-"""The same of its backward pass. cuDNN 8.9 and 9.0 had a new scheme there up to 256 MB of scratch, the
-gradient of all scores in 16 bits (one sequence of 2,000 tokens in 32 heads), and FlashAttention-2's else."""
-BEST_ATTENTION = {
-    "hopper": "cudnn",
-    "blackwell": "cudnn",
-    "blackwell-ultra": "cudnn",
-    "rubin": "cudnn",
-}
-"""The fastest library of an architecture; fa2 elsewhere."""
-ROW_PRODUCTS = 0.73
-"""Share of the vendor library's rate that products with a scale a row reach: by CUTLASS, in PyTorch as in
-vLLM, whose fp8 table on Blackwell tops out at 0.55 of the peak where the library's has 0.757."""
-CAST_LAUNCH_S = 3e-6
-"""Launch of a product whose operands are already narrow."""
 CORRECTED = {
     "gemm": "gemm",
     "grouped": "experts",
@@ -76,14 +50,6 @@ CORRECTED = {
     "prefill-backward": "attention",
 }
 """Family of kernels -> the correction of its times; the rest are passes over memory."""
-SPLASH_CHIPS = ("tpu",)
-"""Architectures whose attention is a kernel of large blocks over few wide cores (JAX's splash attention)."""
-SPLASH_BLOCK, SPLASH_SOFTMAX = 2048.0, 0.7
-"""Queries and keys of its blocks (sa_block_q, sa_block_kv of MaxText), of which a causal mask leaves
-out whole ones alone: 1.25 times the pairs at 8,192 tokens, hardly more at 131,072; and plain operations of a
-pair over those of a GPU's, by recipes of 8,192 tokens on v6e and v7x (tpu-recipes)."""
-SPLASH_LANES = 128.0
-"""Sizes of its heads: vectors fill whole rows of the matrix units (NUM_LANES; smaller heads are padded)."""
 CALLS = ("residual", "heads", "halves", "repeat", "join")
 """Passes that are calls between modules."""
 SCAN_SHARE, VECTOR_SHARE = 0.03, 0.5
@@ -112,46 +78,6 @@ class OpTimes:
     """Family -> what its coefficients rest on, and the spread of their residuals."""
     notes: tuple[str, ...]
     """Where the coefficients come from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyOnChip:
-    """A family of kernels on one chip: its coefficients, and the chip as they see it."""
-
-    chosen: FamilyCoefficients
-    """The coefficients."""
-    engine: Engine
-    """The chip's rates for them."""
-    spread: tuple[float, ...]
-    """Quantiles of the residuals of the coefficients."""
-    note: str
-    """Where they come from."""
-
-
-def family_on_chip(
-    family: str, dtype: str, chip: Chip, plan: Plan, software: Software
-) -> FamilyOnChip:
-    """A family of kernels in a format on a chip; numbers of the chip may be arrays."""
-    try:
-        return _known_family(family, dtype, chip, plan, software)
-    except (TypeError, ValueError):  # arrays have no hash, and are not equal as one
-        return _family_on_chip(family, dtype, chip, plan, software)
-
-
-def _family_on_chip(
-    family: str, dtype: str, chip: Chip, plan: Plan, software: Software
-) -> FamilyOnChip:
-    chosen = coefficients(family, dtype, chip, plan, software)
-    engine = engine_of(chip, dtype)
-    engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
-    if family == "grouped" and is_wide(plan, software):
-        # Autocast has no rule for grouped products: they run as the weights are.
-        engine = replace(engine, flop_per_s=engine_of(chip, "fp32").flop_per_s)
-    return FamilyOnChip(chosen=chosen, engine=engine, spread=spread_of(chosen), note=chosen.note)
-
-
-_known_family = lru_cache(maxsize=256)(_family_on_chip)
-"""The same; kept, since they depend on no size: every new length of a sequence asks for them."""
 
 
 def op_times(
@@ -283,102 +209,6 @@ def _host_s(
     return np.asarray(found)
 
 
-def required_dtypes(plan: Plan) -> tuple[str, ...]:
-    """Matrix peaks that the chip must have for this plan."""
-    low = linear_format(plan)
-    return (plain_format(plan), DTYPES[low].peak) if low else (plain_format(plan),)
-
-
-def call_dtype(stack: CallStack, plan: Plan) -> str:
-    """The format in which a stack's products run."""
-    return (linear_format(plan) if stack.linear else None) or plain_format(plan)
-
-
-def coefficients(
-    family: str, dtype: str, chip: Chip, plan: Plan, software: Software | None = None
-) -> FamilyCoefficients:
-    """The surface of a family, without its own view of the power limit: the second pass has that."""
-    if family in ("prefill", "prefill-backward"):
-        name = BEST_ATTENTION.get(chip.architecture, "fa2")
-        name = name if plan.attention == "auto" else plan.attention
-        name = (
-            "fa2" if dtype in WIDE_PRECISIONS else name
-        )  # what kernels/wide_products.py compares with
-        libraries = ATTENTION if family == "prefill" else ATTENTION_BACKWARD
-        found = choose(chip, family, dtype, (libraries[name],))
-        record = replace(found.record, warm=0.0, touch_flop=0.0)
-        if chip.architecture.startswith(SPLASH_CHIPS):
-            record = replace(
-                record,
-                tile_q=SPLASH_BLOCK,
-                tile_k=SPLASH_BLOCK,
-                head_step=SPLASH_LANES,
-                prologue=record.prologue * record.tile_q / SPLASH_BLOCK,
-                softmax_flop=SPLASH_SOFTMAX * record.softmax_flop,
-            )
-        return replace(found, record=record)
-    if family == "grouped":
-        return library_products(chip, "experts", dtype)
-    if family == "gemm":
-        found = library_products(chip, "gemm", dtype)
-        record = replace(found.record, fade=0.0)
-        if software is not None and DTYPES[dtype].quantised:
-            record = fused_cast(record, plan, software)
-        return replace(found, record=record)
-    return choose(chip, "pointwise", "bf16", SOFTWARE)
-
-
-def library_bound(
-    stack: CallStack, dtype: str, chip: Chip, plan: Plan, software: Software
-) -> tuple[Array, Array]:
-    """What the vendor library's plain products of grouped ones' sizes take side by side, which grouped
-    kernels do not beat, and what casting their operands to a narrow format takes besides.
-
-    Tables of grouped products end at the depths of models' layers. Products for the weights' gradients are as
-    deep as an expert has rows.
-    """
-    chosen = coefficients("gemm", dtype, chip, plan, software)
-    engine = engine_of(chip, dtype)
-    engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
-    plain = {"m": stack.sizes["m"], "n": stack.sizes["n"], "k": stack.sizes["k"]}
-    plain |= {"batch": stack.sizes["groups"]}
-    record: Any = chosen.record
-    least_s = chosen.family.seconds(plain | {"cast": np.zeros(1)}, record, engine)
-    if not engine.dtype.quantised:
-        return least_s, np.zeros(1)
-    moved = stack.sizes["cast"] * plain["batch"] * plain["m"] * plain["k"]
-    moved = moved * (2.0 + engine.dtype.activation_bytes) * record.quantise
-    moved = 0.5 * moved if fuses_experts(plan, software) else moved
-    return least_s, np.asarray(moved / (record.memory * engine.bytes_per_s))
-
-
-def library_products(chip: Chip, family: str, dtype: str) -> FamilyCoefficients:
-    """Products of the vendor's library: the chip's own tables of it, those of its generation, any."""
-    names = (dtype, "fp8") if dtype == "mxfp8" else (dtype,)
-    for name in names:
-        found = of_kin(chip, family, name, LIBRARY)
-        if found is not None:
-            return found
-    return choose(chip, family, dtype, SOFTWARE)
-
-
-def fused_cast(record: GemmCoefficients, plan: Plan, software: Software) -> GemmCoefficients:
-    """Products in a narrow format as training runs them: casts fused into what comes before.
-
-    Serving's tables launch the cast by itself and scale row by row; training casts a tensor in one pass
-    that reads 16 bits and writes the format twice, as it is and transposed (4 bytes a value in fp8).
-    """
-    by_row = plan.precision == "fp8" and plan.scaling == "row"
-    return replace(
-        record,
-        compute=record.compute * (ROW_PRODUCTS if by_row else 1.0),
-        launch_s=np.minimum(record.launch_s, CAST_LAUNCH_S),
-        quantise=cast_passes(plan, software),
-        row_s=0.0,
-        ragged=0.0,
-    )
-
-
 def with_recasts(stack: CallStack, plan: Plan, software: Software, architecture: str) -> CallStack:
     """Products whose weights are cast for every use, where the framework does so, or turned for it."""
     if stack.family != "gemm" or not stack.linear:
@@ -433,3 +263,42 @@ def kernel_seconds(
         clocked_s = products_s / SCAN_SHARE + plain_s
         return found + clocked_s, clocked_s
     return found, plain_s
+
+
+WIDEN_NF4_BYTES = 9.0
+"""Traffic of widening a stored weight of nf4: one kernel of bitsandbytes, bound by its look-ups, at a quarter
+of the memory's rate for half a byte and a scale read and two bytes written."""
+WIDEN_INT4_BYTES, INT4_COPIES_BYTES = 24.0, 12.0
+"""The same of int4, by PyTorch's operations where AutoGPTQ's linear layers are trained (shifted to 32 bits,
+narrowed, masked, less the zeros, times the scales); half of it is what each leaves for the next."""
+
+
+def dequantise_bytes(plan: Plan) -> float:
+    """Bytes that widening one stored weight moves."""
+    return WIDEN_INT4_BYTES if plan.weights == "int4" else WIDEN_NF4_BYTES
+
+
+def widening_bytes(plan: Plan) -> float:
+    """Bytes of a stored weight while it is widened: the wide copy, or what one operation leaves."""
+    return INT4_COPIES_BYTES if plan.weights == "int4" else DTYPE_BYTES[plan.weights]
+
+
+def widened_weights(weights: Array, ops: Sequence[Op], software: Software) -> Array:
+    """Stored weights of the largest matrix that is widened at once; `weights` are (operations, shapes)."""
+    parts = [_matrices(op, software) for op in ops]
+    return np.asarray(np.max([w / n for w, n in zip(weights, parts, strict=True)], axis=0))
+
+
+def _matrices(op: Op, software: Software) -> Num:
+    """Matrices of a product that are widened one after the other: halves that are layers of their own."""
+    if not isinstance(op, Gemm):
+        return 1.0
+    halves = 2.0 if op.gated and software.maps_apart else 1.0
+    return halves
+
+
+def with_dequantisation(times: OpTimes, stored: Array, chip: Chip, plan: Plan) -> OpTimes:
+    """Times with the widening of `stored` weights, (operations, shapes), forward and backward alike."""
+    moved = dequantise_bytes(plan) * stored
+    once_s = moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
+    return replace(times, seconds=times.seconds + np.concatenate([once_s, once_s]))

@@ -12,7 +12,7 @@ import numpy as np
 from foretell.catalog.hosts import optimizer_of
 from foretell.kernels.calls import maps_of
 from foretell.kernels.families.base import attainable, engine_of
-from foretell.kernels.op_times import coefficients
+from foretell.kernels.plan_kernels import coefficients
 from foretell.kernels.precision import plain_format
 from foretell.records import dataclass
 from foretell.specs._base import Num

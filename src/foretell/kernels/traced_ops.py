@@ -14,7 +14,7 @@ import numpy as np
 from foretell.catalog.files import ROOT, read_table
 from foretell.kernels.calls import load_elements
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.op_times import FamilyOnChip, family_on_chip
+from foretell.kernels.plan_kernels import FamilyOnChip, family_on_chip
 from foretell.records import dataclass
 from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip

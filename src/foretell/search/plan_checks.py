@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from foretell.errors import BadInput, Infeasible, Problem, wrong
-from foretell.kernels.op_times import required_dtypes
+from foretell.kernels.plan_kernels import required_dtypes
 from foretell.kernels.precision import LOW_PRECISION
 from foretell.network.tier_checks import network_problems
 from foretell.records import later

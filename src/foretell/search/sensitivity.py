@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.kernels.op_times import required_dtypes
+from foretell.kernels.plan_kernels import required_dtypes
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array

@@ -2,8 +2,7 @@
 
 Degrees are all divisors, not only powers of two. Choices that change nothing are left out: sequence
 parallelism without tensor parallelism, ZeRO without replicas, selective recomputation where fused
-attention keeps no scores, placements that put every group's members on
-the same tiers as an earlier one.
+attention keeps no scores, placements that put every group's members on the same tiers as an earlier one.
 
 Context parallelism is tried in powers of two that leave each rank a few thousand tokens of a sequence, and
 expert parallelism in the divisors of the experts, each expert whole (etp 1); other degrees where they are
@@ -115,10 +114,7 @@ def divisors(number: int) -> list[int]:
 def enumerate_plans(
     scenario: Scenario, base: Plan, fixed: Collection[str] = (), *, staged: bool = False
 ) -> Space:
-    """All plans of a scenario; `base` holds the choices that are not searched, and those of `fixed`.
-
-    `staged` leaves out further ZeRO stages of a plan (`all_stages` has them), unless the stage is fixed.
-    """
+    """All plans with the choices of `base` that are not searched or `fixed`; `staged`: one ZeRO stage each."""
     staged = staged and "zero" not in fixed
     if base.tp_mode != "summa":
         return _enumerate(scenario, base, fixed, base.tp2 if "tp2" in fixed else 0, staged)
@@ -172,11 +168,8 @@ def _enumerate(
     each_stages, place, stride = ways or [np.empty(0, dtype=np.intp)] * 3
     if fixed:
         wanted = batch_of([base])
-        same = [
-            getattr(plans, n) == getattr(wanted, n)
-            for n in BATCH_FIELDS
-            if n in fixed and n != "order"
-        ]
+        names = [n for n in BATCH_FIELDS if n in fixed and n != "order"]
+        same = [getattr(plans, n) == getattr(wanted, n) for n in names]
         rows = np.flatnonzero(np.all([np.ones(len(plans), bool), *same], axis=0))
         plans, each_stages = plans.take(rows), each_stages[rows]
         place, stride = place[rows], stride[rows]
@@ -352,10 +345,9 @@ def _sides(
     tp, cp, _, _ = degrees
     job, widths = scenario.job, cuts_of(scenario.model).expert_widths
     rejected: Counter[str] = Counter()
-    splits = [0, 1] if tp > 1 else [0]
     if base.tp_mode == "summa":
         return [(*one, int(tp > 1)) for one in experts], rejected
-    splits = [1] if tp > 1 and needs_split(base) else splits
+    splits = [0] if tp == 1 else [1] if needs_split(base) else [0, 1]
     if tp > 1 and (job.seq_len % (tp * cp) or (job.target_len or 0) % (tp * cp)):
         rejected["sequence"] += 1
         splits = [0] if not needs_split(base) else []

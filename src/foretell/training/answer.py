@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from foretell.kernels.memory import HeldBytes
-from foretell.kernels.op_times import required_dtypes
+from foretell.kernels.plan_kernels import required_dtypes
 from foretell.network.library_catalog import library_for
 from foretell.network.tier_checks import network_assumptions
 from foretell.records import Keyed, later

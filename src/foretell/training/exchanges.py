@@ -5,14 +5,12 @@ on the distinct combinations of these ("groups") and gathered to the plans. What
 not computed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
 
-from foretell.kernels.call_records import table_of
 from foretell.network.collectives import (
-    Group,
     by_group,
     collective_s,
     outermost,
@@ -20,16 +18,8 @@ from foretell.network.collectives import (
     ring_send_s,
     slower_by,
 )
-from foretell.network.dispatch import (
-    DispatchLoad,
-    dispatch_kernels,
-    pass_seconds,
-    posted_by_host,
-)
-from foretell.network.library_catalog import fabric_of
 from foretell.network.library_records import Kind
 from foretell.records import Keyed, dataclass
-from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index, Mask
@@ -37,9 +27,9 @@ from foretell.specs.plan import Plan, structure_of
 from foretell.specs.plan_words import ContextMode
 from foretell.specs.software import Software
 from foretell.specs.system import System
-from foretell.training.layer_costs import beside_host
-from foretell.training.overlap import Overlap, overlap_of, waited
-from foretell.training.part_costs import Parts
+from foretell.training.dispatches import expert_seconds
+from foretell.training.overlap import Exchange, Overlap, overlap_of, waited
+from foretell.training.part_costs import Parts, activation_bytes_of
 from foretell.training.shapes import sum_of
 from foretell.training.tensor_exchanges import (
     EndTimes,
@@ -50,29 +40,11 @@ from foretell.training.tensor_exchanges import (
     pieces_shown,
     whole_ends,
 )
-from foretell.workload.roles import Region
 
 HANDOVER_S = 23e-6
 """From the last product before an exchange to the first after it, beside the exchange itself: it runs on a
 stream of its own, and its ranks are not there at once. SimuMax (github.com/MooreThreads/SimuMax,
 configs/system/b200_bf16_ceperm.json) fits 22 to 26 us to collectives between kernels of one node."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """What the layers wait for of one parallelism."""
-
-    forward_s: Array
-    """Of each part, forward; (groups, parts)."""
-    backward_s: Array
-    """Of each part, backward; (groups, parts)."""
-    tier: Index
-    """Outermost tier that the group touches; (groups,)."""
-    behind: tuple[Overlap, Overlap] | None = None
-    """Forward and backward, what of them can be hidden; None: the passes wait for all that is sent."""
-    alone_s: tuple[Array, Array] | None = None
-    """Forward and backward, what a pass without another micro-batch's beside it waits for besides; None:
-    nothing is hidden there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,15 +232,10 @@ def _edges(parts: Parts, shape: Index) -> tuple[Array, Array, Array, Array]:
 def _edges_of(
     traffic: tuple[TensorTraffic, ...], parts: Parts, shape: Index
 ) -> tuple[Array, Array, Array, Array]:
-    enter = _by_group([t.enter_elements for t in traffic], parts, shape)
-    leave = _by_group([t.leave_elements for t in traffic], parts, shape)
+    enter = activation_bytes_of([t.enter_elements for t in traffic], parts, shape)
+    leave = activation_bytes_of([t.leave_elements for t in traffic], parts, shape)
     enters = np.array([t.enters for t in traffic])
     return enter, enters, leave, np.array([t.leaves for t in traffic])
-
-
-def _by_group(elements: Sequence[Num], parts: Parts, shape: Index) -> Array:
-    """Bytes of activations; (groups, parts)."""
-    return np.asarray(table_of(elements, np.size(parts.shape.tp)).T[shape] * parts.element_bytes)
 
 
 def context_seconds(
@@ -276,10 +243,10 @@ def context_seconds(
 ) -> Exchange:
     """Keys and values of other tokens, by ring, gathering or all-to-all; recurrences by all-to-all."""
     traffic = parts.context
-    keys = _by_group([t.keys for t in traffic], parts, shape)
-    states = _by_group([t.states for t in traffic], parts, shape)
-    queries = _by_group([t.queries for t in traffic], parts, shape)
-    results = _by_group([t.results for t in traffic], parts, shape)
+    keys = activation_bytes_of([t.keys for t in traffic], parts, shape)
+    states = activation_bytes_of([t.states for t in traffic], parts, shape)
+    queries = activation_bytes_of([t.queries for t in traffic], parts, shape)
+    results = activation_bytes_of([t.results for t in traffic], parts, shape)
     kinds: dict[ContextMode, tuple[Kind, ...]] = {
         "ring": ("all-to-all",),
         "allgather": ("all-gather", "reduce-scatter", "all-to-all"),
@@ -320,116 +287,3 @@ def _ring(
         overlap_of(home_s, (cp - 1.0) * step_s(2.0 * block), work[1]),
     )
     return (waited(behind[0], work[0]), waited(behind[1], work[1])), behind
-
-
-def expert_seconds(
-    parts: Parts, shape: Index, counts: Mapping[str, Array], system: System, base: Plan
-) -> Exchange:
-    """Dispatch and combination over ep, gathering and scattering over etp: as much in both directions."""
-    layers = np.array([t.layers for t in parts.experts])
-    sent = _by_group([t.elements for t in parts.experts], parts, shape)
-    etp = np.asarray(parts.shape.etp)[shape][:, None]
-    if base.dispatch != "alltoall":
-        copies = table_of([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
-        width = table_of([t.width for t in parts.experts], np.size(parts.shape.tp)).T[shape]
-        row_bytes = width * parts.element_bytes if base.dispatch == "deepep" else None
-        seconds = _dedup_s(sent, copies, counts["ep"], system, row_bytes)
-    else:
-        group = _dispatching(counts["ep"], system)
-        seconds = 2.0 * collective_s("all-to-all", sent, group)
-    if (etp > 1.0).any():
-        slower = slower_by(system.corrections.expert_parallel, counts["etp"], system)
-        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"), slower)
-        kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
-        for kind in kinds:
-            seconds = seconds + collective_s(kind, sent * etp, inside)
-    each_s = np.asarray(layers * seconds)
-    tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
-    blocked = base.dispatch == "deepep" and not fabric_of(system.id).gpu_initiated
-    if base.ep_overlap == "on" and not blocked:
-        # The other micro-batch's, beside this pass: as much in both directions, so that it is whose.
-        passes = (parts.forward, parts.backward)
-        work = tuple(beside_host(p.seconds, p.host_s)[shape] for p in passes)
-    elif base.ep_overlap == "shared":
-        work = shared_seconds(parts, shape)
-    else:
-        # Where a proxy posts, the host stands in every dispatch until all numbers of tokens have come.
-        return Exchange(forward_s=each_s, backward_s=each_s, tier=tier)
-    behind = overlap_of(0.0, each_s, work[0]), overlap_of(0.0, each_s, work[1])
-    return Exchange(
-        forward_s=waited(behind[0], work[0]),
-        backward_s=waited(behind[1], work[1]),
-        tier=tier,
-        behind=behind,
-        alone_s=(np.minimum(each_s, work[0]), np.minimum(each_s, work[1]))
-        if base.ep_overlap == "on"
-        else None,
-    )
-
-
-def shared_seconds(parts: Parts, shape: Index) -> tuple[Array, Array]:
-    """Seconds of the shared experts of each part, forward and backward; (groups, parts)."""
-    flat = [(i, op) for i, ops in enumerate(parts.ops) for op in ops]
-    on = np.zeros((len(flat), len(parts.ops)))
-    for row, (part, op) in enumerate(flat):
-        on[row, part] = op.region is Region.SHARED_EXPERTS
-    seconds = parts.times.seconds
-    return (seconds[: len(flat)].T @ on)[shape], (seconds[len(flat) :].T @ on)[shape]
-
-
-def _dispatching(counts: Array, system: System) -> Group:
-    """Ranks that experts are spread over, placed for dispatches."""
-    slower = slower_by(system.corrections.expert_parallel, counts, system)
-    return place(counts, system, ("all-to-all",), slower)
-
-
-def _dedup_s(
-    sent: Array, copies: Array, counts: Array, system: System, row_bytes: Array | None
-) -> Array:
-    """A dispatch and its combine, in which a token goes once to each node, and inside it once to each rank.
-
-    Copies between nodes and those inside follow each other in pieces at the library's rates, and the slower
-    of both shows; or DeepEP's kernels do it with rows of so many bytes, on twenty of a chip's cores
-    (network/dispatch.py).
-    """
-    ranks = np.prod(counts, axis=0)[:, None]
-    if row_bytes is not None:
-        return _kernel_s(sent / copies, row_bytes, copies, (ranks, system))
-    near = counts.copy()
-    near[1:] = 1.0
-    nodes = ranks / counts[0][:, None]
-    far_s = collective_s(
-        "all-to-all",
-        sent * distinct_share(nodes, copies),
-        _dispatching(counts, system),
-    )
-    near_s = collective_s(
-        "all-to-all",
-        sent * distinct_share(ranks, copies),
-        _dispatching(near, system),
-    )
-    return np.asarray(2.0 * np.maximum(far_s * (nodes > 1.0), near_s))
-
-
-def _kernel_s(sent: Array, row_bytes: Array, copies: Array, where: tuple[Array, System]) -> Array:
-    """The same by DeepEP's kernels for throughput; `sent` are the bytes of all tokens, once each."""
-    ranks, system = where
-    tiers = system.network.tiers
-    load = DispatchLoad(
-        tokens=sent / np.maximum(row_bytes, 1.0),
-        hidden=row_bytes,
-        row_bytes=1.0,
-        top_k=copies,
-        experts=ranks,
-        ranks=ranks,
-        domain=np.minimum(float(tiers[0].size), ranks),
-        near_bytes_per_s=by_group(tiers[0].bandwidth_bytes_per_s, 2),
-        far_bytes_per_s=by_group(tiers[-1].bandwidth_bytes_per_s, 2),
-    )
-    kernels = dispatch_kernels()["deepep"]
-    if not fabric_of(system.id).gpu_initiated:
-        kernels = posted_by_host(kernels)
-    both = [pass_seconds(kernels, one, load) for one in (kernels.dispatch, kernels.combine)]
-    domains = np.maximum(ranks / load.domain, 1.0)
-    agreed = (kernels.dispatch.notify_s + kernels.combine.notify_s) * np.log2(domains)
-    return np.asarray((both[0] + both[1] + agreed * (sent > 0.0)) * (ranks > 1.0))

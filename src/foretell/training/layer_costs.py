@@ -14,22 +14,23 @@ import numpy as np
 
 from foretell.catalog.hosts import host_of, optimizer_of
 from foretell.kernels.call_records import table_of
-from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE, launch_cost
-from foretell.kernels.op_times import OpTimes, mean_times, op_times
+from foretell.kernels.op_times import (
+    OpTimes,
+    mean_times,
+    op_times,
+    widened_weights,
+    with_dequantisation,
+)
 from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format, plain_format, wide_share
 from foretell.schedules import schedule_named
-from foretell.sharding.expert import (
-    without_region,
-)
+from foretell.sharding.expert import without_region
 from foretell.sharding.lora import backward_products, is_quantised, is_trained
 from foretell.sharding.recompute import waits_again
 from foretell.sharding.tensor import tensor_traffic
-from foretell.sharding.tensor2d import (
-    GridTraffic,
-)
+from foretell.sharding.tensor2d import GridTraffic
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.arrays import Array, Mask
+from foretell.specs.arrays import Array, Index, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,23 @@ class Overlap:
     """What runs behind work, as far as that lasts (d)."""
     slack_s: Array
     """What the work lasts longer than that (h - d), as far as it can be of use: between 0 and d."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What the layers wait for of one parallelism."""
+
+    forward_s: Array
+    """Of each part, forward; (groups, parts)."""
+    backward_s: Array
+    """Of each part, backward; (groups, parts)."""
+    tier: Index
+    """Outermost tier that the group touches; (groups,)."""
+    behind: tuple[Overlap, Overlap] | None = None
+    """Forward and backward, what of them can be hidden; None: the passes wait for all that is sent."""
+    alone_s: tuple[Array, Array] | None = None
+    """Forward and backward, what a pass without another micro-batch's beside it waits for besides; None:
+    nothing is hidden there."""
 
 
 def overlap_of(fixed_s: Num, hidden_s: Array, work_s: Array) -> Overlap:

@@ -1,22 +1,20 @@
 """What the parts of a model cost on one rank: the records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from foretell.kernels.call_records import table_of
 from foretell.kernels.op_times import OpTimes
 from foretell.kernels.optimizer import Matrices
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic
-from foretell.sharding.expert import (
-    ExpertTraffic,
-)
+from foretell.sharding.expert import ExpertTraffic
 from foretell.sharding.tensor import TensorTraffic
-from foretell.sharding.tensor2d import (
-    GridTraffic,
-)
-from foretell.specs.arrays import Array
-from foretell.training.shapes import (
-    Shape,
-)
+from foretell.sharding.tensor2d import GridTraffic
+from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
+from foretell.training.shapes import Shape
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import Op
 
@@ -149,3 +147,8 @@ class Parts:
     def kinds(self) -> int:
         """Number of layer kinds."""
         return len(self.names) - 2
+
+
+def activation_bytes_of(elements: Sequence[Num], parts: Parts, shape: Index) -> Array:
+    """Bytes of activations; (groups, parts)."""
+    return np.asarray(table_of(elements, np.size(parts.shape.tp)).T[shape] * parts.element_bytes)

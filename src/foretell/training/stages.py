@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from foretell.kernels.dequantise import widening_bytes
+from foretell.kernels.op_times import widening_bytes
 from foretell.kernels.optimizer import Matrices
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import Plans, spared_share
-from foretell.training.exchanges import Exchange
 from foretell.training.late_gradients import late_weights
 from foretell.training.memory import (
     LISTED,
@@ -20,7 +19,7 @@ from foretell.training.memory import (
     placeholders_of,
     staying_inputs,
 )
-from foretell.training.overlap import Overlap
+from foretell.training.overlap import Exchange, Overlap
 from foretell.training.pass_times import HeldPasses, held_passes, late_launches
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather

@@ -9,6 +9,8 @@ Read this file to know where everything is:
       workload/                the operations they are made of
       sharding/                what context, expert and tensor parallelism leave of them on one rank
     exchanges.py             what the layers wait for of each other's ranks
+      tensor_exchanges.py      exchanges behind the products that need or make them
+      dispatches.py            those of spread experts
     pass_times.py            what the passes of a micro-batch take of both, at the clock that is held
     stages.py                the parts of each stage together
       sharding/pipeline.py     which parts are on which stage

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.traced_ops import recurrent_steps, traced_kernels
+from foretell.kernels.traced_ops import FILE, recurrent_steps, traced_kernels
 from foretell.records import dataclass
 from foretell.specs.arrays import Array, Ints, Mask
 from foretell.specs.plan import Plan
@@ -76,25 +76,7 @@ Fused attention of heads of 128 takes 4 passes on an H100 over 2,000 tokens, and
 OTHER_HOSTS: Mapping[str, tuple[float, float]] = {"p50": (0.75, 1.15), "p90": (0.45, 1.4)}
 """Least and most that another host takes, over the measured one: of four measurements of the same modules on
 hosts of H200s, three took this and one half of it. `--set chip.host_speed=2` is the fast one."""
-HOST = HostTimes(
-    forward={
-        "": 13e-6, "view": 14e-6, "gemm": 16e-6, "conv": 74e-6, "attention": 66e-6, "copy": 34e-6,
-        "norm": 18e-6, "rnn": 5e-4, "sync": 1e-4,
-    },
-    backward={
-        "": 13e-6, "view": 11e-6, "gemm": 10e-6, "conv": 166e-6, "attention": 76e-6, "norm": 16e-6,
-        "rnn": 5e-4,
-    },
-    compiled={"": 33e-6, "conv": 115e-6, "attention": 85e-6, "rnn": 5e-4, "sync": 1e-4},
-    compiled_kernel_s=39e-6,
-    tensor_s=30e-6,
-    compiled_tensor_s=15e-6,
-    pass_s=0.6e-3,
-    compiled_pass_s=1.0e-3,
-    recurrent_s=27e-6,
-    again_s=1.8e-3,
-)  # fmt: skip
-"""What the host took of 65 steps that it bounds, and of 16 compiled ones (tools/modules/steps.jsonl)."""
+HOST = HostTimes(**{k: v for k, v in FILE["host"].items() if k not in ("source", "status")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ import numpy as np
 
 from foretell.catalog.hosts import optimizer_of
 from foretell.kernels.memory import HeldBytes
-from foretell.network.collectives import Group, collective_s, place, send_s
-from foretell.network.placement import tier_counts
-from foretell.network.placement import units as filled_units
+from foretell.kernels.traced_ops import FILE
+from foretell.network.collectives import send_s
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, RankTimes
@@ -22,6 +21,7 @@ from foretell.sharding.traced_tensor import TracedExchange, tensor_cut
 from foretell.specs.arrays import Array, Ints, Mask
 from foretell.specs.result import Leaf
 from foretell.trace.graph import PHASES, TracedGraph, TracedModel, TracedOp
+from foretell.training.traced_exchanges import exchange_seconds, exposed_seconds, rank_counts
 from foretell.training.traced_memory import (
     BACKWARD,
     RankMemory,
@@ -66,15 +66,7 @@ class UpdateForm:
     """Kernels of each tensor."""
 
 
-UPDATE_FORMS = {
-    "foreach": UpdateForm(
-        passes=23.5, narrow_passes=28.0, start_s=8e-4, tensor_s=2.0e-5, kernels=0.2
-    ),
-    "fused": UpdateForm(passes=8.9, narrow_passes=11.2, start_s=3e-4, tensor_s=7e-6, kernels=0.02),
-    "loop": UpdateForm(
-        passes=20.0, narrow_passes=20.0, start_s=2e-4, tensor_s=1.6e-4, kernels=12.0
-    ),
-}
+UPDATE_FORMS = {name: UpdateForm(**form) for name, form in FILE["update"]["forms"].items()}
 """By name; SGD with momentum takes what a fused update takes."""
 
 
@@ -160,7 +152,7 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
                 f" ({'; '.join(cut.notes[:4])})"
             )
     parts = pipeline_stages(own, graph, plan.pp)
-    seconds = _exchange_seconds(job, exchanges)
+    seconds = exchange_seconds(job, exchanges)
     stages = [_stage(part, job, exchanges, seconds) for part in parts]
     timing = _Timing(stages, job)
     memories = _memories(stages, job)
@@ -253,7 +245,7 @@ class _Timing:
 
     def __init__(self, stages: Sequence[_Stage], job: TracedJob) -> None:
         self.stages, self.job = stages, job
-        self.exposed_s = max(_communication(one.part.model, job, one.back_s) for one in stages)
+        self.exposed_s = max(exposed_seconds(one.part.model, job, one.back_s) for one in stages)
         self.sends_s = self._sends()
 
     def _sends(self) -> list[float]:
@@ -261,7 +253,7 @@ class _Timing:
         plan, found = self.job.plan, [0.0] * len(self.stages)
         if plan.pp == 1:
             return found
-        counts = _counts(self.job, plan.pp, plan.tp * plan.dp)
+        counts = rank_counts(self.job, plan.pp, plan.tp * plan.dp)
         for n, one in enumerate(self.stages[:-1]):
             size = np.array([one.part.sent_bytes])
             taken = float(np.ravel(send_s(size, counts, self.job.system.network))[0])
@@ -408,47 +400,3 @@ def _summing(model: TracedModel, job: TracedJob) -> tuple[float, float]:
     moved = 3.0 * elements * weight_bytes(model, job)
     bandwidth = 0.86 * float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
     return moved / bandwidth + tensors * 1.6e-6, tensors * 14e-6 / speed_of(job)
-
-
-def _counts(job: TracedJob, size: int, stride: int) -> Array:
-    """How the members of a group are on the tiers of the network, so many ranks apart."""
-    filled = filled_units(job.system.network, job.plan.gpus)
-    return tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, job.plan.gpus)
-
-
-def _group(job: TracedJob, size: int, stride: int) -> Group:
-    """The same as a group of ranks that exchange."""
-    return place(_counts(job, size, stride), job.system)
-
-
-def _exchange_seconds(job: TracedJob, exchanges: Sequence[TracedExchange]) -> Array:
-    """Seconds of each message among ranks that share layers, which are next to one another."""
-    if not exchanges:
-        return np.zeros(0)
-    group = _group(job, job.plan.tp, 1)
-    known: dict[tuple[str, float], float] = {}
-    for one in exchanges:
-        if (one.kind, one.bytes) not in known:
-            taken = collective_s(one.kind, np.array([one.bytes]), group)
-            known[one.kind, one.bytes] = float(np.ravel(taken)[0])
-    return np.array([known[one.kind, one.bytes] for one in exchanges])
-
-
-def _communication(model: TracedModel, job: TracedJob, back_s: float) -> float:
-    """Exposed seconds of data parallelism in a step."""
-    dp = job.plan.dp
-    if dp == 1:
-        return 0.0
-    elements, _ = trained_weights(model)
-    size = elements * weight_bytes(model, job)
-    group = _group(job, dp, job.plan.tp)
-
-    def taken(kind: str) -> float:
-        return float(np.ravel(collective_s(kind, np.array([size]), group))[0])  # type: ignore[arg-type]
-
-    if job.plan.zero == 3:
-        sent, hidden = taken("reduce-scatter") + 2.0 * taken("all-gather"), 1.5 * back_s
-        return max(sent - 0.9 * hidden, 0.1 * sent) * job.micro_batches
-    sent = taken("all-reduce") if not job.plan.zero else taken("reduce-scatter")
-    exposed = max(sent - 0.9 * back_s, 0.05 * sent)
-    return exposed + (taken("all-gather") if job.plan.zero else 0.0)

@@ -114,7 +114,7 @@ def divisors(number: int) -> list[int]:
 def enumerate_plans(
     scenario: Scenario, base: Plan, fixed: Collection[str] = (), *, staged: bool = False
 ) -> Space:
-    """All plans with the choices of `base` that are not searched or `fixed`; `staged`: one ZeRO stage each."""
+    """All plans with the choices of `base` that are fixed or not searched; `staged`: one ZeRO stage each."""
     staged = staged and "zero" not in fixed
     if base.tp_mode != "summa":
         return _enumerate(scenario, base, fixed, base.tp2 if "tp2" in fixed else 0, staged)

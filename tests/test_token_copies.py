@@ -9,7 +9,8 @@ from foretell.catalog.software import software
 from foretell.inputs.software import with_software
 from foretell.network.placement import group_counts
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.training.exchanges import Exchange, tensor_seconds
+from foretell.training.exchanges import tensor_seconds
+from foretell.training.overlap import Exchange
 from foretell.training.tables import tables_of
 from foretell.training.tensor_exchanges import (
     COPY_SHARE,

@@ -71,7 +71,7 @@ PHRASES = (
 HISTORY = ("docs/decisions.md",)
 """Pages that record what was decided, in the words of their day."""
 NOT_TEXT = ("lab/calibrate/power", "lab/calibrate/kernel_fit",
-            "testing/", "report/figures/files.py", "lab/calibrate/measure/environment.py")  # fmt: skip
+            "testing/", "report/figures/files.py", "lab/calibrate/measure/worker.py")  # fmt: skip
 """Modules whose strings are notes of fits in the catalogue, code, or messages for authors of plug-ins."""
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from foretell.lab.calibrate import fit, fit_file
+from foretell.lab.calibrate import fit, fit_report
 from foretell.lab.characterize.run import PointRow, characterize
 from foretell.report.characterize import characterized_text
 
@@ -82,7 +82,7 @@ def main() -> None:
             there = Path(file) if file else folder / f"points{processes}.jsonl"
             points = there if file else measured(there, processes, given.minutes)
             chip = folder / f"cpu{processes}.toml"
-            chip.write_text(fit_file.chip_toml(fit.calibrate(points, "cpu")))
+            chip.write_text(fit_report.chip_toml(fit.calibrate(points, "cpu")))
             ladder = matrix(chip, given.steps, processes)
             found = characterize(ladder, out=folder / f"out{processes}")
             print(characterized_text(found))

@@ -24,8 +24,7 @@ from statistics import median
 from typing import Any
 
 from foretell.lab.calibrate.serving_cases import in_their_unit, predicted_all
-from foretell.lab.calibrate.serving_fit import cases_of
-from foretell.lab.calibrate.serving_left_out import left_out_profile_of
+from foretell.lab.calibrate.serving_fit import cases_of, left_out_profile_of
 from foretell.lab.calibrate.serving_rows import read_rows
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "inference"

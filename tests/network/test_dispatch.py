@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.lab.calibrate.dispatch_fit import FIRST, FittedPass, predicted_s
+from foretell.lab.calibrate.dispatch_fit import (
+    FIRST,
+    FittedPass,
+    left_out,
+    library_fits,
+    predicted_s,
+)
 from foretell.lab.calibrate.dispatch_fit import NAMES as NAMES_FITTED
-from foretell.lab.calibrate.dispatch_kin import left_out, library_fits
 from foretell.lab.calibrate.dispatch_rows import dispatch_row, read_dispatches
 from foretell.lab.validate.hardware import score_dispatches
 from foretell.network.dispatch import (

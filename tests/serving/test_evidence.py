@@ -8,7 +8,7 @@ import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profile, profiles
 from foretell.catalog.error_models import QuestionFacts
-from foretell.lab.calibrate.serving_left_out import left_out_overheads
+from foretell.lab.calibrate.serving_fit import left_out_overheads
 from foretell.serving.evidence import evidence_for, interval_of, layout_of
 from foretell.specs.deployment import Deployment
 

@@ -29,11 +29,12 @@ CHUNKS, WIDEST_CHUNK = ((35.0, 2048), (60.0, 4096), (160.0, 8192)), 16384
 OVERHEADS = (
     "host_step_s", "host_sequence_s", "layer_s", "gap_s", "exchange_s", "prefill_factor",
     "prefill_exchange_factor", "launch_s", "prefill_step_s", "latency_s",
-    "latency_s_per_token", "expert_layer_s", "first_use_s",
+    "latency_s_per_token", "first_use_s",
 )  # fmt: skip
 """What of a profile is fitted to rows under load."""
 USUAL: Mapping[str, float] = {
-    "host_step_s": 3e-4,
+    "host_step_s": 2.5e-4,
+    "gap_s": 4.6e-7,
     "prefill_factor": 1.12,
     "prefill_exchange_factor": 1.3,
     "launch_s": 5e-5,
@@ -85,7 +86,8 @@ def profiles() -> Mapping[str, EngineProfile]:
 def profile_from(table: Mapping[str, Any]) -> EngineProfile:
     """A profile from its `[[profile]]` table."""
     values = {**table, "fit": Fit(**table["fit"])}
-    for name in ("architectures", "software", "experts_software", "years", "families", "layouts"):
+    names = "architectures software experts_software experts_others years families layouts".split()
+    for name in names:
         values[name] = tuple(values.get(name, ()))
     return EngineProfile(**values)
 

@@ -183,14 +183,14 @@ def fit(
 ) -> int:
     """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
     from foretell.interop.user_files import write_whole
-    from foretell.lab.calibrate import fit_file, fit_report
+    from foretell.lab.calibrate import fit_report
     from foretell.lab.calibrate.fit import calibrate
     from foretell.report.figures.files import write_figure
     from foretell.report.figures.lines import fit_figure
 
     _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
     found = calibrate(Path(file), chip)
-    write_whole(out, fit_file.chip_toml(found))
+    write_whole(out, fit_report.chip_toml(found))
     if plot:
         write_figure(fit_figure(found), plot)
     if json:

@@ -77,6 +77,16 @@ class KernelCost:
         """As often."""
         return KernelCost(**{f.name: getattr(self, f.name) * many for f in fields(self)})
 
+    def or_faster(self, other: "KernelCost") -> "KernelCost":
+        """At each point the one that takes less time."""
+        better = other.seconds < self.seconds
+        return KernelCost(
+            **{
+                f.name: np.where(better, getattr(other, f.name), getattr(self, f.name))
+                for f in fields(self)
+            }
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLimitedCost:

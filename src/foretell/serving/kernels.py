@@ -366,8 +366,19 @@ class Kernels:
         return usual_chip(self.chip).tdp_watts
 
     def experts(self, dims: dict[str, Num], width: int) -> KernelCost:
-        """One layer of routed experts on the most loaded rank."""
+        """One layer of routed experts on the most loaded rank, by the fastest kernels that the engine has."""
         dtype = kernel_format(self.deployment.experts, self.chip, experts=True)
+        found = self._experts(dims, width, dtype)
+        for software in self.profile.experts_others:
+            here = ("experts", dtype, software, self.chip.architecture)
+            known = ((s.family, s.dtype, s.software, s.architecture) for s in catalogue_surfaces())
+            if here in known:
+                one = replace(self.profile, experts_software=(software,), experts_others=())
+                found = found.or_faster(replace(self, profile=one)._experts(dims, width, dtype))
+        return found
+
+    def _experts(self, dims: dict[str, Num], width: int, dtype: str) -> KernelCost:
+        """One layer of routed experts by the nearest software's kernels."""
         found = self.chosen("experts", dtype)
         engine = self.engine(found, dtype)
         sizes = {name: np.broadcast_to(np.asarray(v, float), (width,)) for name, v in dims.items()}

@@ -9,8 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.families.base import DTYPES
 from foretell.kernels.families.experts_loads import loads_of
 from foretell.network.collectives import collective_s
+from foretell.serving.formats import kernel_format
 from foretell.serving.kernel_costs import KernelCost, PowerLimitedCost, nothing
 from foretell.serving.kernels import Kernels
 from foretell.serving.links import Links
@@ -191,7 +193,8 @@ def expert_costs(
         elif d.stage > d.tp:
             # Ranks with tokens of their own gather those of all, and get back the sums of theirs.
             size = 2.0 * points.tokens[None, :] * hidden
-            gathered_s = collective_s("all-gather", size, links.stage)
+            sent = size * (0.5 * gathered_bytes(kernels))
+            gathered_s = collective_s("all-gather", sent, links.stage)
             scattered_s = collective_s("reduce-scatter", size, links.stage)
             wait = on_systems(gathered_s + scattered_s, systems)
         else:
@@ -204,6 +207,16 @@ def expert_costs(
     return PowerLimitedCost(
         seconds=found.seconds - hidden_s, joules=found.joules * d.stage
     ), exchange
+
+
+def gathered_bytes(kernels: Kernels) -> float:
+    """Bytes of an element that ranks gather for their experts: 16 bits, or the format that these multiply
+    (TensorRT-LLM: quantize_input before allgather, _torch/modules/fused_moe/fused_moe_trtllm_gen.py)."""
+    if not kernels.profile.gathers_narrow:
+        return 2.0
+    return DTYPES[
+        kernel_format(kernels.deployment.experts, kernels.chip, experts=True)
+    ].activation_bytes
 
 
 def shared_costs(layer: Layer, stack: Stack, kernels: Kernels, stage: Array) -> KernelCost:

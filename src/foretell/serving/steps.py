@@ -260,11 +260,11 @@ class StepTimes:
         """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""
         p, d = self.profile, self.deployment
         late = p.exchange_s * np.log2(d.tp) * self.tables.reduces
-        mixtures = p.expert_layer_s * self.tables.mixtures + SELECTION_S * self.tables.selections
-        latents = p.latent_layer_s * self.tables.latents
+        selections = SELECTION_S * self.tables.selections
         casts = p.cast_s * self.casts
-        kernels = p.layer_s * self.layers + p.gap_s * self.launches + casts
-        return float(kernels + late + mixtures + latents)
+        gap_s = 0.0 if p.launches_ahead else p.gap_s
+        kernels = p.layer_s * self.layers + gap_s * self.launches + casts
+        return float(kernels + late + selections)
 
 
 def kernel_side(profile: EngineProfile) -> EngineProfile:
@@ -284,6 +284,8 @@ def kernel_side(profile: EngineProfile) -> EngineProfile:
         shared_heads=profile.shared_heads,
         window_used=profile.window_used,
         experts_software=profile.experts_software,
+        experts_others=profile.experts_others,
+        gathers_narrow=profile.gathers_narrow,
         passes_apart=profile.passes_apart,
         vector_tokens=profile.vector_tokens,
         core_bytes_per_clock=profile.core_bytes_per_clock,

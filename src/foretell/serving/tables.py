@@ -36,7 +36,6 @@ from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
-from foretell.specs.mixers import LatentAttention
 from foretell.specs.model import Model, Stack
 from foretell.specs.system import System, system_count
 from foretell.workload.graph import Tokens
@@ -95,8 +94,6 @@ class ServingTables:
     """Layers with routed experts."""
     selections: float = 0.0
     """Mixers that choose by an indexer which keys they read."""
-    latents: float = 0.0
-    """Layers with latent attention."""
 
 
 def tables_of(
@@ -174,11 +171,6 @@ def _new_tables(
         reduces=reduces_of(stack),
         mixtures=sum(many for layer, many in kinds_of(stack) if isinstance(layer.ffn, Experts)),
         selections=sum(many * selecting(layer) for layer, many in kinds_of(stack)),
-        latents=sum(
-            many
-            for layer, many in kinds_of(stack)
-            if any(isinstance(mixer, LatentAttention) for mixer in layer.mixers)
-        ),
     )
 
 

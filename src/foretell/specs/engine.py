@@ -124,6 +124,10 @@ class EngineProfile:
     """What the numbers were read from."""
     experts_software: tuple[str, ...] = ()
     """Whose tables its fused experts run by before those, where their kernels are another library's."""
+    experts_others: tuple[str, ...] = ()
+    """Whose tables they run by instead where those are faster: the engine has several kernels for a layer."""
+    gathers_narrow: bool = False
+    """Whether ranks with tokens of their own cast them to the experts' format before they gather them."""
     fit: Fit
     """How well they hold."""
     families: tuple[str, ...] = ()
@@ -152,17 +156,16 @@ class EngineProfile:
     layer_s: float = 0.0
     """Gaps on the device between the kernels of a layer, in every step."""
     gap_s: float = 0.0
-    """The same after each kernel (serving/launches.py counts them); below nothing where a kernel is launched
-    before the last one ends (TensorRT-LLM's TRTLLM_ENABLE_PDL)."""
+    """The same after each kernel (serving/launches.py counts them)."""
+    launches_ahead: bool = False
+    """Whether a kernel begins while the last one ends, so that there is no gap (programmatic dependent
+    launch: TensorRT-LLM's TRTLLM_ENABLE_PDL on Blackwell)."""
     cast_s: float = 0.0
     """What each product of activations that are cast to a narrow format takes beyond its kernel, in every
     step: the cast as a kernel of its own, and products that nobody tuned for few rows."""
-    latent_layer_s: float = 0.0
-    """What a layer of latent attention takes beyond its kernels."""
-    lockstep_factor: float = 1.1
+    lockstep_factor: float = 1.14
     """Device time of a decode step over what its kernels tell where 8 ranks or more have attention of their
-    own and share experts: they meet in every layer, and the last one counts (with the batches that rates
-    tell, 1.16 to 1.25 under SGLang and TensorRT-LLM 1 on five kinds of chips, 1.75 on MI355X)."""
+    own and share experts: they meet in every layer, and the last one counts."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_exchange_factor: float = 1.0
@@ -232,7 +235,5 @@ class EngineProfile:
     """Tokens up to which products are of a matrix with single vectors, those of experts too; 0: none are."""
     core_bytes_per_clock: float = 0.0
     """Bytes of weights that a core meets with one token's activations in a clock; 0: memory alone limits."""
-    expert_layer_s: float = 0.0
-    """What a layer of experts takes beyond its kernels."""
     expert_factor: float = 1.0
     """Time of the experts' kernels over what their tables tell."""

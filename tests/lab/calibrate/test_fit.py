@@ -27,7 +27,7 @@ from foretell.kernels.families.choose import choose, family_named, spread_of
 from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.gemm import seconds as gemm_seconds
 from foretell.kernels.families.pointwise import PointwiseCoefficients, pointwise_seconds
-from foretell.lab.calibrate import fit, fit_file, fit_report, measured_rows
+from foretell.lab.calibrate import fit, fit_report, measured_rows
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.lines import fit_figure
 from tests.surfaces.command import foretell
@@ -232,7 +232,7 @@ def test_a_new_chip_has_the_best_that_was_measured(written: Callable[..., Path])
 def test_a_chips_file_is_a_system(written: Callable[..., Path], chip: str, tmp_path: Path) -> None:
     found = fit.calibrate(written(*products(), *streams()), chip)
     path = tmp_path / "chip.toml"
-    path.write_text(fit_file.chip_toml(found))
+    path.write_text(fit_report.chip_toml(found))
     made = system(path)
     assert made.chip.kernels == found.surfaces
     assert replace(made.chip, kernels=()) == found.facts.chip
@@ -246,7 +246,7 @@ def test_a_chips_file_is_a_system(written: Callable[..., Path], chip: str, tmp_p
 
 
 def test_a_file_by_hand_is_checked() -> None:
-    good = fit_file.surfaces_toml(())
+    good = fit_report.surfaces_toml(())
     assert good == ""
     table = tomllib.loads(
         'chip = "h200-sxm"\n[[surface]]\nfamily = "gemm"\nresiduals = 3\n[[surface]]\nfamly = "x"\n'

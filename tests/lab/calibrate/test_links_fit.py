@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.systems import system_from_file
-from foretell.lab.calibrate.links_fit import node_tier, unfitted_collectives
+from foretell.lab.calibrate.measured_facts import node_tier, unfitted_collectives
 from foretell.lab.calibrate.measured_rows import Measurements
 from foretell.network.collectives import collective_s
 from foretell.network.stack import stack_of

@@ -19,7 +19,7 @@ from foretell.cli import measurements as cli
 from foretell.errors import BadInput
 from foretell.lab.calibrate.measure import file, plan, run
 from foretell.lab.calibrate.measure.clock import _count
-from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint, key_of
+from foretell.lab.calibrate.measure.file import HostMachine, MeasurePoint, key_of
 from foretell.lab.calibrate.measure.power import means
 from foretell.lab.calibrate.measure.worker import WorkerTask
 

@@ -1,6 +1,4 @@
-"""Fit the collective library's coefficients to measured tables and write them to the catalogue.
-
-    python -m foretell.lab.calibrate.collectives DATA_DIR [OUT_DIR]
+"""Fit the collective library's coefficients to measured tables.
 
 A link generation's coefficients come from the single-node rows of its chips, a fabric's from the rows that
 leave a node, all transports of the fabric at once: what is the library's (chunk sizes, steps inside a node)
@@ -9,8 +7,7 @@ predicted / measured, with a weak prior that holds each coefficient near its sta
 what the data does not tell stays physical.
 """
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.lab.calibrate.collectives_rows import CollectiveRow, read_rows, tables_of
+from foretell.lab.calibrate.collectives_rows import CollectiveRow
 from foretell.lab.calibrate.collectives_sites import (
     Coefficients,
     SiteRows,
@@ -40,7 +37,6 @@ from foretell.lab.calibrate.collectives_start import (
     FreeCoefficient,
 )
 from foretell.network.library_records import Custom, InsideNode
-from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 PRINTED = Path(__file__).parent / "published_collectives.csv"
@@ -52,19 +48,7 @@ SMALL_WEIGHT = 0.3
 """Weight of messages below 64 KiB: they are mostly launch noise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryFit:
-    """Fitted coefficients with how well they fit."""
-
-    coefficients: Coefficients
-    """Those fitted, over those of the start."""
-    points: Mapping[str, int]
-    """Rows by link or `fabric/transport`."""
-    errors: Mapping[str, tuple[float, float, float]]
-    """Median absolute error by link or `fabric/transport`: below 64 KiB, to 16 MiB, from 16 MiB on."""
-
-
-def fit(rows: Sequence[CollectiveRow]) -> LibraryFit:
+def fit(rows: Sequence[CollectiveRow]) -> Coefficients:
     """Coefficients of every link and fabric that the rows are of; of others the start or the catalogue's."""
     told = [
         (i, row, site) for i, row in enumerate(rows) if not isinstance(site := site_of(row), str)
@@ -98,8 +82,7 @@ def fit(rows: Sequence[CollectiveRow]) -> LibraryFit:
     for fabric in sorted(measured, key=lambda name: (FABRICS[name].scale_from != "", name)):
         mine = [part for part in far if part.site.fabric == fabric]
         now = _solve(_at_scale(_from_kin(now, fabric), fabric), _fabric_free(fabric, mine), mine)
-    now = _empty(now, batches(told))
-    return _judged(now, parts)
+    return _empty(now, batches(told))
 
 
 def _kin(now: Coefficients, fitted: set[str]) -> Coefficients:
@@ -351,47 +334,3 @@ def _empty(now: Coefficients, parts: Sequence[SiteRows]) -> Coefficients:
         if values
     }
     return replace(now, between={**now.between, **moved})
-
-
-def _judged(now: Coefficients, parts: Sequence[SiteRows]) -> LibraryFit:
-    """Rows and median absolute errors by link or `fabric/transport`."""
-    pieces: dict[str, list[tuple[Array, Array]]] = {}
-    for part in parts:
-        key = f"{part.site.fabric}/{part.site.transport}" if part.spans else part.site.link
-        key = f"custom:{key}" if part.site.custom else key
-        error = np.abs(predict(part, now) / part.measured_s - 1.0)
-        pieces.setdefault(key, []).append((part.size_bytes, error))
-    points, errors = {}, {}
-    for key, some in pieces.items():
-        size, error = (np.concatenate([piece[i] for piece in some]) for i in (0, 1))
-        edges = (
-            size < SMALL_BYTES,
-            (size >= SMALL_BYTES) & (size < LARGE_BYTES),
-            size >= LARGE_BYTES,
-        )
-        points[key] = len(size)
-        low, middle, high = (float(np.median(error[e])) if e.any() else float("nan") for e in edges)
-        errors[key] = (low, middle, high)
-    return LibraryFit(coefficients=now, points=points, errors=errors)
-
-
-def read_all(folder: Path) -> list[CollectiveRow]:
-    """Every row of a folder of published data, and of the logs in print that were compiled by hand."""
-    return [row for path in (*tables_of(folder), PRINTED) for row in read_rows(path)]
-
-
-def main(arguments: Sequence[str], write: Callable[[str], object] = sys.stdout.write) -> int:
-    """Fit all that the folder holds, write the catalogue's files, print the errors."""
-    from foretell.catalog.files import ROOT
-    from foretell.lab.calibrate.collectives_files import write_files
-
-    found = fit(read_all(Path(arguments[0])))
-    write_files(found, Path(arguments[1]) if len(arguments) > 1 else ROOT / "fabrics")
-    for key in sorted(found.points):
-        low, middle, high = found.errors[key]
-        write(f"{key:40s} {found.points[key]:6d} rows  {low:6.1%} {middle:6.1%} {high:6.1%}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

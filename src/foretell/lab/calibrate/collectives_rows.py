@@ -6,7 +6,7 @@ collectives of two published simulators (columns `collective, gpu, ...` and `num
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,27 +81,17 @@ class CollectiveRow:
 def read_rows(path: Path, chip: str = "", software: str = "") -> list[CollectiveRow]:
     """Every row of a table; `chip` and `software` override what the file's name says."""
     names, rows = csv_rows(_text(path), str(path))
-    columns = set(names)
     named = _from_name(path.name)
-    chip, software, version = chip or named[0], software or named[1], named[2]
-    if {"size_bytes", "nodes", "gpus_per_node"} <= columns:
-        make = _nodes_row
-    elif {"collective", "gpu", "size(kb)"} <= columns:
-        make = _simulator_row
-    elif {"num_workers", "devices_per_node", "median_ms"} <= columns:
-        make = _workers_row
-    elif {"num_gpus"} <= columns and columns & {"op_name", "allreduce_dtype"}:
-        make = _chip_row
-    else:
-        message = "has not the columns of a table of collectives"
-        allowed = (
-            "system, op, nodes, gpus_per_node, size_bytes, time_us_out_of_place of NCCL tests, or "
-            "num_gpus with op_name (NCCL) or allreduce_dtype (custom all-reduce)"
-        )
-        found = sorted(columns)
-        raise bad_input(str(path), found, message, allowed)
-    given = (path.name, chip, software, version)
-    return [_safe(make, cells, str(i), given) for i, cells in enumerate(rows, start=1)]
+    given = (path.name, chip or named[0], software or named[1], named[2])
+    for needs, read in FORMS:
+        if needs <= set(names):
+            return [_row(read, cells, str(i), given) for i, cells in enumerate(rows, start=1)]
+    message = "has not the columns of a table of collectives"
+    allowed = (
+        "system, op, nodes, gpus_per_node, size_bytes, time_us_out_of_place of NCCL tests, or "
+        "num_gpus with op_name (NCCL) or allreduce_dtype (custom all-reduce)"
+    )
+    raise bad_input(str(path), sorted(set(names)), message, allowed)
 
 
 def _text(path: Path) -> str:
@@ -125,110 +115,107 @@ def _from_name(name: str) -> tuple[str, str, str]:
 
 
 Given = tuple[str, str, str, str]
+"""What a file's name tells, or is told by the user: the name, chip, software and version."""
 Cells = Mapping[str, str]
+Values = dict[str, Any]
+"""Fields of a row."""
 
 
-def _safe(make: "object", cells: Cells, number: str, given: Given) -> CollectiveRow:
+def _row(
+    read: Callable[[Cells, Given], Values], cells: Cells, number: str, given: Given
+) -> CollectiveRow:
     """The row, or one that says what is wrong with its cells."""
-    try:
-        row: CollectiveRow = make(cells, number, given)  # type: ignore[operator]
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        row = _row(cells, number, given, problem=f"a cell cannot be read: {error}")
-    if not row.problem and row.kind is None:
-        return _row(cells, number, given, problem="is no known collective")
-    sizes = (row.nodes, row.per_node, row.size_bytes, row.measured_s)
-    if not row.problem and not all(0.0 <= size <= LARGEST for size in sizes):
-        return _row(cells, number, given, problem="a cell is out of range")
-    if not row.problem and min(row.nodes, row.per_node) < 1:
-        return _row(cells, number, given, problem="a cell is out of range")
-    if not row.problem and not row.measured_s > 0.0:
-        return _row(cells, number, given, problem="has no measured time")
-    return row
-
-
-def _row(cells: Cells, number: str, given: Given, **values: object) -> CollectiveRow:
     name, chip, software, version = given
-    told: dict[str, Any] = {"id": cells.get("id") or number, "source": name, "chip": chip}
-    told |= {"software": software or "nccl", "version": version, **values}
-    return CollectiveRow(**told)
+    told: Values = {"id": cells.get("id") or number, "source": name, "chip": chip}
+    told |= {"software": software or "nccl", "version": version}
+    try:
+        row = CollectiveRow(**{**told, **read(cells, given)})
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        return CollectiveRow(**told, problem=f"a cell cannot be read: {error}")
+    sizes = (row.nodes, row.per_node, row.size_bytes, row.measured_s)
+    problem = ""
+    if row.kind is None:
+        problem = "is no known collective"
+    elif not all(0.0 <= size <= LARGEST for size in sizes) or min(row.nodes, row.per_node) < 1:
+        problem = "a cell is out of range"
+    elif not row.measured_s > 0.0:
+        problem = "has no measured time"
+    return CollectiveRow(**told, problem=problem) if problem else row
 
 
-def _nodes_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
-    return _row(
-        cells,
-        number,
-        given,
-        source=_source(cells.get("source") or given[0]),
-        system=(cells.get("system") or "").strip().lower(),
-        chip=given[1] or (cells.get("chip") or "").strip(),
-        fabric=(cells.get("fabric") or "").strip(),
-        software=given[2] or (cells.get("software") or "nccl").strip(),
-        version=(cells.get("nccl") or cells.get("version") or given[3]).strip(),
-        env_setup=_plain(cells.get("env_setup")),
-        kind=OPS.get(cells["op"].strip().lower()),
-        nodes=int(float(cells["nodes"])),
-        per_node=int(float(cells["gpus_per_node"])),
-        size_bytes=float(cells["size_bytes"]),
-        measured_s=float(cells["time_us_out_of_place"]) * 1e-6,
-    )
+def _kind(text: str) -> Kind | None:
+    return OPS.get(text.strip().lower())
 
 
-def _source(text: str) -> str:
-    """A log's repository, without the path of each log: sources are sites, not files."""
-    return text.split(":")[0] if text.startswith("github.com") else text
+def _count(text: str) -> int:
+    return int(float(text))
 
 
-def _plain(text: str | None) -> str:
-    """A set-up's name: 3 and 3.0 are one."""
-    return re.sub(r"\.0$", "", (text or "").strip())
+def _of_nodes(cells: Cells, given: Given) -> Values:
+    source = cells.get("source") or given[0]
+    return {
+        # A log's repository, without the path of each log: sources are sites, not files.
+        "source": source.split(":")[0] if source.startswith("github.com") else source,
+        "system": (cells.get("system") or "").strip().lower(),
+        "chip": given[1] or (cells.get("chip") or "").strip(),
+        "fabric": (cells.get("fabric") or "").strip(),
+        "software": given[2] or (cells.get("software") or "nccl").strip(),
+        "version": (cells.get("nccl") or cells.get("version") or given[3]).strip(),
+        # 3 and 3.0 are one set-up.
+        "env_setup": re.sub(r"\.0$", "", (cells.get("env_setup") or "").strip()),
+        "kind": _kind(cells["op"]),
+        "nodes": _count(cells["nodes"]),
+        "per_node": _count(cells["gpus_per_node"]),
+        "size_bytes": float(cells["size_bytes"]),
+        "measured_s": float(cells["time_us_out_of_place"]) * 1e-6,
+    }
 
 
-def _chip_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
-    dtype = cells.get("nccl_dtype") or cells.get("allreduce_dtype") or "half"
-    custom = "allreduce_dtype" in cells
-    count = cells.get("bytes") or ""
-    elements = cells.get("elements") or cells.get("message_size") or ""
-    size = float(count) if count else float(elements) * BYTES[dtype.strip().lower()]
-    return _row(
-        cells,
-        number,
-        given,
-        software=given[2] or ("trtllm" if custom else "nccl"),
-        kind="all-reduce" if custom else OPS.get(cells["op_name"].strip().lower()),
-        per_node=int(float(cells["num_gpus"])),
-        size_bytes=size,
-        measured_s=float(cells.get("latency_ms") or cells.get("latency") or "nan") * 1e-3,
-    )
-
-
-def _simulator_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
-    kilobytes = float(cells["size(kb)"])
-    return _row(
-        cells,
-        number,
-        given,
-        chip=given[1] or cells["gpu"].strip(),
-        kind=OPS.get(cells["collective"].strip().lower()),
-        nodes=int(float(cells["num_nodes"])),
-        per_node=int(float(cells["num_gpus_per_node"])),
+def _of_simulator(cells: Cells, given: Given) -> Values:
+    return {
+        "chip": given[1] or cells["gpu"].strip(),
+        "kind": _kind(cells["collective"]),
+        "nodes": _count(cells["num_nodes"]),
+        "per_node": _count(cells["num_gpus_per_node"]),
         # The column is rounded down: 0 is half a kilobyte.
-        size_bytes=KIB * max(kilobytes, 0.5),
-        measured_s=float(cells["time(us)"]) * 1e-6,
-    )
+        "size_bytes": KIB * max(float(cells["size(kb)"]), 0.5),
+        "measured_s": float(cells["time(us)"]) * 1e-6,
+    }
 
 
-def _workers_row(cells: Cells, number: str, given: Given) -> CollectiveRow:
-    members, per_node = int(float(cells["num_workers"])), int(float(cells["devices_per_node"]))
-    return _row(
-        cells,
-        number,
-        given,
-        kind=OPS.get((cells.get("collective") or "all_reduce").strip().lower()),
-        nodes=max(members // per_node, 1),
-        per_node=min(members, per_node),
-        size_bytes=float(cells["bytes"]),
-        measured_s=float(cells["median_ms"]) * 1e-3,
-    )
+def _of_workers(cells: Cells, _: Given) -> Values:
+    members, per_node = _count(cells["num_workers"]), _count(cells["devices_per_node"])
+    return {
+        "kind": _kind(cells.get("collective") or "all_reduce"),
+        "nodes": max(members // per_node, 1),
+        "per_node": min(members, per_node),
+        "size_bytes": float(cells["bytes"]),
+        "measured_s": float(cells["median_ms"]) * 1e-3,
+    }
+
+
+def _of_chip(cells: Cells, given: Given) -> Values:
+    custom = "allreduce_dtype" in cells
+    dtype = cells.get("nccl_dtype") or cells.get("allreduce_dtype") or "half"
+    elements = cells.get("elements") or cells.get("message_size") or ""
+    size = cells.get("bytes")
+    return {
+        "software": given[2] or ("trtllm" if custom else "nccl"),
+        "kind": "all-reduce" if custom else _kind(cells["op_name"]),
+        "per_node": _count(cells["num_gpus"]),
+        "size_bytes": float(size) if size else float(elements) * BYTES[dtype.strip().lower()],
+        "measured_s": float(cells.get("latency_ms") or cells.get("latency") or "nan") * 1e-3,
+    }
+
+
+FORMS: tuple[tuple[frozenset[str], Callable[[Cells, Given], Values]], ...] = (
+    (frozenset({"size_bytes", "nodes", "gpus_per_node"}), _of_nodes),
+    (frozenset({"collective", "gpu", "size(kb)"}), _of_simulator),
+    (frozenset({"num_workers", "devices_per_node", "median_ms"}), _of_workers),
+    (frozenset({"num_gpus", "op_name"}), _of_chip),
+    (frozenset({"num_gpus", "allreduce_dtype"}), _of_chip),
+)
+"""Columns that tell a table, and what reads its rows; the first that fits."""
 
 
 def tables_of(folder: Path) -> Iterable[Path]:

@@ -1,7 +1,6 @@
 """From a file of measurements to a chip's surfaces, with what they miss.
 
-`foretell calibrate fit` is the door; `python -m foretell.lab.calibrate.fit FILE CHIP [OUT_FILE]` writes the
-surfaces alone, as the catalogue keeps them (kernels/CHIP-torch.toml).
+`foretell calibrate fit` is the door.
 
 What is fitted is the clock of short bursts: what slows long kernels in the forms (`fade`, `warm`) is held at
 their least, since the power limit is a pass of its own (kernels/power.py). Runs of seconds are not fitted but
@@ -9,7 +8,6 @@ predicted with that pass, and distinguished. Few points move few coefficients: t
 one for three points; the others stay where they were.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,21 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.files import ROOT
 from foretell.errors import bad_input
 from foretell.kernels.families import backward, prefill
 from foretell.kernels.families.base import Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustain_ops
-from foretell.lab.calibrate.links_fit import unfitted_collectives
-from foretell.lab.calibrate.measured_facts import Facts, facts_of
+from foretell.lab.calibrate.measured_facts import Facts, facts_of, unfitted_collectives
 from foretell.lab.calibrate.measured_rows import Group, Line, Measurements, groups_of, read
 from foretell.lab.calibrate.surfaces import (
     KernelRows,
     fit,
     left_out,
     surface_with_errors,
-    write_surfaces,
 )
 from foretell.records import dataclass
 from foretell.specs.arrays import Array
@@ -325,26 +320,3 @@ def _long(group: Group, facts: Facts, kin: FittedSurface) -> SustainedRuns:
     )
     held = sustain_ops(load, chip_power(facts.chip), axis=None)
     return SustainedRuns(group=group, burst_s=burst_s, predicted_s=held.seconds, clock=held.clock)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Write a catalogue chip's surfaces to the catalogue; a line for each."""
-    if len(arguments) not in (2, 3):
-        sys.stderr.write("usage: python -m foretell.lab.calibrate.fit FILE CHIP [OUT_FILE]\n")
-        return 2
-    found = calibrate(Path(arguments[0]), arguments[1])
-    named = ROOT / "kernels" / f"{found.facts.chip.id}-torch.toml"
-    # A format of few points is what it began with: in the catalogue that one serves, and is carried over.
-    kept = [s for s in found.surfaces if s.family != "gemm" or s.points >= FEW]
-    write_surfaces(Path(arguments[2]) if len(arguments) > 2 else named, kept)
-    for s in kept:
-        sys.stdout.write(
-            f"{s.family:16} {s.dtype:5} {s.software:14} {s.points:4}"
-            f"  fitted {s.median_ape:6.2%} {s.p90_ape:6.1%}"
-            f"  held out {s.left_out_median_ape:6.2%} {s.left_out_p90_ape:6.1%}\n"
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,20 @@
-"""What a calibration found, as one record for JSON and as text."""
+"""What a calibration found: as one record for JSON, as text, and as the file of the chip.
+
+`--system FILE` takes that file in every verb: a `[chip]` that starts from one of the catalogue or has every
+fact with its status, the `[[surface]]` tables of its kernels, and what they come from. A new chip whose
+collectives were measured has the `[network.node]` that they tell of; else it names no network: a known chip
+takes its reference system's, a new one the usual (catalog/systems.py); a user adds `[network.node]`.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from foretell.catalog.files import toml_value
 from foretell.lab.calibrate.fit import Calibration, FittedSurface, SustainedRuns
-from foretell.lab.calibrate.links_fit import node_tier
+from foretell.lab.calibrate.measured_facts import node_tier
+from foretell.lab.calibrate.surfaces import surfaces_toml
 from foretell.specs.arrays import Array
 
 LARGE_FLOP = 1e11
@@ -202,3 +210,44 @@ def _percent(share: float | None) -> str:
 
 def _signed(share: float | None) -> str:
     return "-" if share is None else f"{share:+.1%}"
+
+
+def chip_toml(found: Calibration) -> str:
+    """The whole file."""
+    facts, when = found.facts, str(found.measured.environment.get("date", ""))[:10]
+    lines = [
+        "# Written by `foretell calibrate fit`; `--system` takes this file in every verb.",
+        f"id = {_text(facts.chip.id)}",
+        f"name = {_text(facts.chip.name + ', calibrated')}",
+        "",
+        "[chip]",
+    ]
+    tables: dict[str, Mapping[str, Any]] = {}
+    for key, value in facts.table.items():
+        if isinstance(value, Mapping) and "value" not in value:
+            tables[key] = value
+        else:
+            lines.append(f"{key} = {_value(value)}")
+    for key, table in tables.items():
+        lines += ["", f"[chip.{key}]"]
+        lines += [f"{name} = {_value(value)}" for name, value in table.items()]
+    tier = node_tier(found.measured) if facts.new else {}
+    if tier:
+        lines += ["", "[network.node]", *(f"{name} = {value!r}" for name, value in tier.items())]
+    lines += ["", "[sources]", f"measured = {_text(f'{facts.source}, {when}')}"]
+    if facts.new:
+        guess = "Guessed or carried over by foretell calibrate fit: no point tells it"
+        lines.append(f"inferred = {_text(guess)}")
+    return "\n".join([*lines, "", surfaces_toml(found.surfaces)])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(text: str) -> str:
+    """A TOML text on one line."""
+    plain = "".join(ch if ch.isprintable() else " " for ch in text)
+    return toml_value(plain)

@@ -1,17 +1,10 @@
-"""Fit kernel families to a folder of published tables and write the catalogue's files.
+"""Fit kernel families to published tables: the surfaces of catalog/kernels come from these.
 
-`python -m foretell.lab.calibrate.kernel_fit KIND DATA_DIR [OUT_FILE]`: KIND is gemm, attention, experts or
-pointwise (catalog/kernels/KIND.toml); or transfer (kernels/transfer.toml), how far coefficients carried over
-from other chips are from every table without the surfaces of its own chip: what an interval on a chip without
-measurements is made of. There every table counts the same, and variants of a software (`vllm-2023`,
-`vllm-cutlass`) are left to their own surfaces.
+KINDS has the tables of gemm, attention, experts and pointwise, each with the fit of its groups of rows.
 """
 
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.catalog.files import ROOT
 from foretell.kernels.families.base import Engine, Family, engine_of
-from foretell.kernels.families.choose import catalogue_surfaces, choose, family_named
+from foretell.kernels.families.choose import family_named
 from foretell.kernels.families.experts import FAMILY, ExpertsCoefficients, NarrowExperts
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import (
-    QUANTILES,
     KernelRows,
     errors,
     fit,
     left_out,
     surface_of,
     surface_with_errors,
-    write_surfaces,
 )
 from foretell.records import dataclass
-from foretell.specs.arrays import Array
 from foretell.specs.chip import Surface
 
-ATTENTION_ROWS, EXPERT_ROWS, TRANSFER_ROWS = 3000, 1500, 2000
+ATTENTION_ROWS, EXPERT_ROWS = 3000, 1500
 """Rows of a table's part that are looked at: more move no coefficient by much."""
 TOO_FAST, BEYOND_CACHE = 1.05, 2.0
 """Shares of the nominal bandwidth and of the last-level cache above which a reading is no measurement."""
@@ -47,8 +36,6 @@ AICONFIGURATOR = (
     "{system}/{kind}/{software}/{version}"
 )
 """Where most tables come from."""
-TRANSFERRED = ("*_gemm_*", "*_attention_*", "*_mla*", "*_moe*")
-"""Tables whose chips are left out in turn."""
 
 
 def physical(rows: KernelRows, engine: Engine) -> NDArray[np.bool_]:
@@ -170,63 +157,3 @@ def surfaces_of(path: Path, tables: KernelTables, when: str) -> Iterator[Surface
         )
         engine = engine_of(catalogue_chip(rows.chip), rows.dtype)
         yield tables.surface(rows, engine, source, when)
-
-
-def residuals(rows: KernelRows) -> Array:
-    """ln(measured / predicted) without the surfaces of the rows' chip."""
-    chip = catalogue_chip(rows.chip)
-    others = [surface for surface in catalogue_surfaces() if surface.chip != rows.chip]
-    found = choose(chip, rows.family, rows.dtype, (rows.software,), others)
-    predicted = found.family.seconds(rows.dims, found.record, engine_of(chip, rows.dtype))
-    return np.asarray(np.log(rows.measured_s / predicted))
-
-
-def transfer_text(folder: Path, when: str) -> str:
-    """Residuals by family over all tables, each without its chip."""
-    found: dict[str, list[Array]] = defaultdict(list)
-    for path in sorted(path for pattern in TRANSFERRED for path in folder.glob(f"{pattern}.csv*")):
-        for rows in read_kernels(path).groups:
-            if "-" not in rows.software:
-                gaps = residuals(evenly(rows, TRANSFER_ROWS))
-                found[rows.family].append(np.quantile(gaps, np.linspace(0.01, 0.99, 99)))
-    lines = [
-        "# Residuals ln(measured / predicted) of chips left out, 5, 25, 50, 75 and 95 % quantiles.",
-        f'date = "{when}"',
-    ]
-    for family, parts in sorted(found.items()):
-        quantiles = np.quantile(np.concatenate(parts), QUANTILES)
-        lines += ["", f'[family."{family}"]', f"tables = {len(parts)}"]
-        lines.append(f"residuals = [{', '.join(f'{q:.3f}' for q in quantiles)}]")
-    return "\n".join(lines) + "\n"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Fit all tables of a kind and write the file; a line for every surface."""
-    if len(arguments) not in (2, 3) or arguments[0] not in (*KINDS, "transfer"):
-        kinds = "|".join((*KINDS, "transfer"))
-        sys.stderr.write(
-            f"usage: python -m foretell.lab.calibrate.kernel_fit {kinds} DATA_DIR [OUT_FILE]\n"
-        )
-        return 2
-    kind, folder, when = arguments[0], Path(arguments[1]), date.today().isoformat()
-    out = Path(arguments[2]) if len(arguments) > 2 else ROOT / "kernels" / f"{kind}.toml"
-    if kind == "transfer":
-        out.write_text(transfer_text(folder, when))
-        return 0
-    surfaces: list[Surface] = []
-    for tables in KINDS[kind]:
-        for path in sorted(folder.rglob(f"{tables.pattern}.csv*")):
-            for s in surfaces_of(path, tables, when):
-                surfaces.append(s)
-                sys.stdout.write(
-                    f"{s.family:12} {s.chip:16} {s.dtype:10} {s.software:7} {s.version:10} {s.points:6}"
-                    f"  fitted {s.median_ape:6.2%} {s.p90_ape:6.1%}"
-                    f"  held out {s.left_out_median_ape:6.2%} {s.left_out_p90_ape:6.1%}\n"
-                )
-                sys.stdout.flush()
-    write_surfaces(out, surfaces)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

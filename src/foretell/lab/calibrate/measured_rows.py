@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foretell.errors import BadInput, bad_input
 from foretell.kernels.families.base import DTYPES
 from foretell.lab.calibrate.measure import file
-from foretell.lab.calibrate.measure.point import key_of
+from foretell.lab.calibrate.measure.file import key_of
 from foretell.lab.calibrate.surfaces import KernelRows
 from foretell.records import dataclass
 

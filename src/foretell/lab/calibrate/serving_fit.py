@@ -1,23 +1,28 @@
-"""Fit engine profiles to measured serving results; judge them with whole groups left out; write them down.
+"""Engine profiles and measured serving results: fits to rows, and profiles that owe nothing to a row.
 
-What a fit moves are a few overheads of an engine: host time, factor and floor of steps with prompts, fixed
+What a fit moves are a few overheads of an engine: gaps, factor and floor of steps with prompts, fixed
 latencies. Kernels, collectives and memory rules are not touched. The loss is Cauchy's on
 ln(predicted / measured), each metric in its own unit of error, with a weak pull to where a fit begins, so
 that what rows do not tell stays as it is.
 
-A group is a model on a chip under an engine. Left out, its rows are predicted by a profile fitted to all
-other groups, each counting as one however many rows it has, those of the same engine a little more.
+A group is a model on a chip under an engine. Where a group or a model is left out, its rows under load are
+predicted by a profile fitted to all others, each group counting as one however many rows it has, those of the
+same engine a little more; its static batches and offline maxima by the same profile fitted to its others.
+`catalog/engines_left_out.toml` has what prompts take by profiles that were fitted without one model (2026);
+what decode steps take is one number for all engines, which no single group moves by more than 6 %.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.engines import profiles, usual
-from foretell.catalog.files import toml_value
+from foretell.catalog.files import ROOT, read_table, toml_value
 from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_arguments import LOADED, UnsupportedRow
 from foretell.lab.calibrate.serving_cases import (
@@ -30,17 +35,16 @@ from foretell.lab.calibrate.serving_cases import (
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
 from foretell.serving.engine_options import with_options
-from foretell.serving.evidence import layout_of
-from foretell.specs.engine import EngineProfile, Fit
+from foretell.specs.engine import EngineProfile
 
 Array = NDArray[np.float64]
-
+ProfileOf = Callable[[ServingCase], EngineProfile]
+"""The profile that a row is predicted by."""
 MOVED: Mapping[str, tuple[float, float, float]] = {
     "host_step_s": (0.0, 4e-3, 4e-4),
     "host_sequence_s": (0.0, 4e-5, 3e-6),
     "layer_s": (0.0, 6e-5, 4e-6),
-    "gap_s": (-1e-6, 3e-6, 2e-7),
-    "latent_layer_s": (0.0, 6e-5, 1e-5),
+    "gap_s": (0.0, 3e-6, 2e-7),
     "exchange_s": (0.0, 4e-5, 2e-6),
     "eager_layer_s": (0.0, 2e-3, 1e-4),
     "eager_sequence_s": (0.0, 2e-3, 1e-4),
@@ -49,35 +53,20 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "prefill_step_s": (0.0, 2e-2, 3e-3),
     "latency_s": (0.0, 0.1, 8e-3),
     "latency_s_per_token": (0.0, 2e-5, 2e-6),
-    "expert_layer_s": (0.0, 6e-5, 1e-5),
-    "first_use_s": (0.0, 8.0, 0.5),
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
-    "host_step_s", "host_sequence_s", "gap_s", "exchange_s", "prefill_factor", "launch_s",
-    "prefill_step_s",
-    "latency_s", "latency_s_per_token", "expert_layer_s",
+    "gap_s", "prefill_factor", "launch_s", "prefill_step_s", "latency_s", "latency_s_per_token",
 )  # fmt: skip
-"""What is moved for engines under load: times of the host and of launching. A factor on the experts' kernels
-would stand for the one model that a profile has seen, and its formats."""
-FITTED: Mapping[str, tuple[str, ...]] = {
-    "trtllm-1-blackwell": LOOP,
-    "vllm-0.11-blackwell": LOOP,
-    "vllm-0.18-hopper": LOOP,
-    "vllm-0.18-blackwell": LOOP,
-    "vllm-0.18-cdna4": ("launch_s", "latency_s", "latency_s_per_token", "prefill_factor"),
-    "trtllm-1.2-blackwell": (*LOOP, "latent_layer_s"),
-    "sglang-0.5-blackwell": (*LOOP, "first_use_s"),
-    "sglang-0.5-cdna4": (*LOOP, "first_use_s"),
-    "trtllm-1-hopper": (*LOOP, "first_use_s"),
-    "sglang-0.5-hopper": (*LOOP, "first_use_s"),
+"""What is moved for engines under load."""
+STATIC: Mapping[str, tuple[str, ...]] = {
     "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor"),
     "trtllm-0.5": ("host_step_s", "prefill_factor", "launch_s"),
     "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "exchange_s"),
     "nemo-2023": ("layer_s", "exchange_s"),
     "torch-2.11": ("prefill_factor",),
 }
-"""Profile -> what is moved."""
+"""Profile of static batches and offline maxima -> what is moved."""
 UNIT: Mapping[str, float] = {
     "tpot": 0.04, "ttft": 0.06, "ttft_mean": 0.12, "e2e": 0.05, "throughput": 0.06,
 }  # fmt: skip
@@ -89,12 +78,16 @@ FIRM = 4.0
 OWN, OTHER = 3.0, 2.0
 """Weight of all rows of a group together where another group is predicted by them: of the same engine, and
 of another one. Rows of a group tell one thing about other groups, however many they are."""
-EVALS, FINAL_EVALS = 10, 25
-"""Most steps of a fit that is left out, and of one that is kept."""
+EVALS = 10
+"""Most steps of a fit."""
 LEAST = 1e-3
 """Values below this share of their scale are none."""
-RATES = ("prefill_tokens_per_gpu_s", "decode_tokens_per_gpu_s")
-"""Kinds of instances that do one of both alone, mostly wide ones."""
+FITTED_SOURCES = (
+    "ai-dynamo/aiconfigurator", "NVIDIA/TensorRT-LLM", "Mutinifni/splitwise-sim", "single H200",
+)  # fmt: skip
+"""Sources that the catalogue's profiles were fitted to, as tables begin to name them."""
+Overheads = Mapping[tuple[str, str], Mapping[str, float]]
+"""(model, profile) -> overheads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,17 +132,10 @@ def targets(row: ServingRow) -> dict[str, float]:
 
 def errors_of(cases: Sequence[ServingCase], profile: EngineProfile) -> FitErrors:
     """Errors of all rows under one profile."""
-    return errors_under(cases, lambda case: with_options(profile, case.deployment))
-
-
-def errors_under(
-    cases: Sequence[ServingCase], profile: Callable[[ServingCase], EngineProfile]
-) -> FitErrors:
-    """Errors of all rows, each under a profile of its own."""
     names: list[str] = []
     errors: list[float] = []
     places: list[int] = []
-    found = predicted_all(cases, profile)
+    found = predicted_all(cases, lambda case: with_options(profile, case.deployment))
     for place, (case, figures) in enumerate(zip(cases, found, strict=True)):
         ours = in_their_unit(case, figures)
         for name, value in targets(case.row).items():
@@ -168,7 +154,6 @@ def fit_profile(
     names: Sequence[str],
     pull: float = PULL,
     weights: Array | None = None,
-    evals: int | None = None,
 ) -> EngineProfile:
     """The profile that meets the rows best, each with its weight."""
     from scipy.optimize import least_squares
@@ -181,7 +166,10 @@ def fit_profile(
 
     def residuals(x: Array) -> Array:
         found = errors_of(cases, at(x))
-        loss = loss_of(found) if weights is None else loss_of(found) * weights[found.case]
+        loss = found.error / np.array([UNIT[name] for name in found.metric])
+        # Beyond one by the logarithm: a few strange rows do not turn a fit.
+        loss = np.sign(loss) * np.sqrt(np.log1p(loss**2))
+        loss = loss if weights is None else loss * weights[found.case]
         return np.concatenate([loss, pull * (x - first / scale)])
 
     found = least_squares(
@@ -189,16 +177,68 @@ def fit_profile(
         first / scale,
         bounds=(low / scale, high / scale),
         diff_step=1e-3,
-        max_nfev=evals or EVALS,
+        max_nfev=EVALS,
     )
     # What ends at its bound of nothing is nothing.
     return at(np.where(np.abs(found.x) < LEAST, 0.0, found.x))
 
 
-def loss_of(found: FitErrors) -> Array:
-    """Errors in their units; beyond one by the logarithm: a few strange rows do not turn a fit."""
-    loss = found.error / np.array([UNIT[name] for name in found.metric])
-    return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
+def profiles_without(cases: Sequence[ServingCase], key: Callable[[ServingCase], str]) -> ProfileOf:
+    """Profiles of rows, each fitted to the rows that do not share its key: its group, or its model."""
+    known: dict[tuple[str, str, bool], EngineProfile | None] = {}
+
+    def place(case: ServingCase) -> tuple[str, str, bool]:
+        return key(case), case.profile.id, case.row.kind in LOADED
+
+    for case in cases:
+        if place(case) not in known and case.prefill is None:
+            rest = [one for one in cases if key(one) != key(case)]
+            known[place(case)] = fitted_to_others(case, rest)
+    return lambda case: known.get(place(case)) or case.profile
+
+
+def fitted_to_others(case: ServingCase, rest: Sequence[ServingCase]) -> EngineProfile | None:
+    """A row's profile fitted to other rows of its kind; None where nothing is left to fit it to."""
+    name, loaded = case.profile.id, case.row.kind in LOADED
+    rest = [one for one in rest if (one.row.kind in LOADED) == loaded]
+    if not loaded:
+        rest = [one for one in rest if one.profile.id == name]
+        return fit_profile(case.profile, rest, STATIC[name]) if rest and name in STATIC else None
+    if not rest:
+        return None
+    many = Counter(one.group for one in rest)
+    engine = case.profile.engine
+    weights = [
+        (OWN if one.profile.engine == engine else OTHER) / np.sqrt(many[one.group]) for one in rest
+    ]
+    return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
+
+
+@lru_cache(maxsize=1)
+def left_out_overheads() -> Overheads:
+    """(model, profile) -> overheads of that profile, fitted without the model."""
+    return {
+        (entry["model"], entry["profile"]): entry["overheads"]
+        for entry in read_table(ROOT / "engines_left_out.toml")["left_out"]
+    }
+
+
+def left_out_profile_of() -> ProfileOf:
+    """A row's profile without its model, as the catalogue has it; else its own."""
+    known = left_out_overheads()
+
+    def found(case: ServingCase) -> EngineProfile:
+        values: Mapping[str, Any] | None = known.get((case.model.id, case.profile.id))
+        return replace(case.profile, **values) if values and is_own(case) else case.profile
+
+    return found
+
+
+def without_source() -> ProfileOf:
+    """A row's profile without its source: without its model where the catalogue was fitted to that source,
+    and the catalogue's own elsewhere, which owes nothing to it."""
+    apart = left_out_profile_of()
+    return lambda case: apart(case) if case.row.source.startswith(FITTED_SOURCES) else case.profile
 
 
 def is_own(case: ServingCase) -> bool:
@@ -213,60 +253,13 @@ def is_own(case: ServingCase) -> bool:
     return with_options(known, case.deployment) == plain
 
 
-def fits_profile(case: ServingCase) -> bool:
-    """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one
-    pool; rates of instances that do prefill or decode alone are predicted, not fitted."""
-    own = is_own(case)
-    plain = case.prefill is None and not case.deployment.draft_tokens
-    return own and plain and case.row.kind not in RATES
+def is_held_out(case: ServingCase) -> bool:
+    """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit.
 
-
-def fit_all(
-    cases: Sequence[ServingCase], left_out: Callable[[ServingCase], EngineProfile]
-) -> dict[str, EngineProfile]:
-    """Every profile fitted to its rows, with its errors and those of `left_out` profiles on the same rows.
-
-    Under load all begin at what is usual, so that what rows do not tell is that.
+    A profile that was fitted, and has no fit without any of its models, has seen the one that it has rows of.
     """
-    found: dict[str, EngineProfile] = {}
-    for name, start in profiles().items():
-        mine = [c for c in cases if c.profile.id == name and fits_profile(c)]
-        if not mine or name not in FITTED:
-            found[name] = start
-            continue
-        loaded = any(case.row.kind in LOADED for case in mine)
-        begin = usual(start) if loaded else start
-        fitted = fit_profile(begin, mine, FITTED[name], evals=FINAL_EVALS)
-        told, out = errors_of(mine, fitted), errors_under(mine, left_out)
-        found[name] = replace(
-            fitted,
-            layouts=tuple(sorted({layout_of(c.deployment, c.system) for c in mine})),
-            fit=Fit(
-                rows=len(mine),
-                tpot_ape=round_error(told.median("tpot")),
-                ttft_ape=round_error(told.median("ttft")),
-                throughput_ape=round_error(told.median("throughput") or told.median("e2e")),
-                left_out_tpot_ape=round_error(out.median("tpot")) if loaded else None,
-                left_out_ttft_ape=round_error(out.median("ttft")) if loaded else None,
-            ),
-        )
-    return found
-
-
-def left_out_profile(case: ServingCase, group: str, loaded: Sequence[ServingCase]) -> EngineProfile:
-    """A row's profile fitted without its group, to all other groups, each as one."""
-    rest = [one for one in loaded if one.group != group]
-    many = Counter(one.group for one in rest)
-    engine = case.profile.engine
-    weights = [
-        (OWN if one.profile.engine == engine else OTHER) / np.sqrt(many[one.group]) for one in rest
-    ]
-    return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
-
-
-def round_error(value: float | None) -> float | None:
-    """Four digits are enough of an error."""
-    return None if value is None else round(value, 4)
+    seen = any(profile == case.profile.id for _, profile in left_out_overheads())
+    return seen or not is_own(case) or case.profile.fit.rows == 0
 
 
 def profiles_text(found: Mapping[str, EngineProfile]) -> str:

@@ -6,7 +6,6 @@ with a weak pull to the family's defaults, so that what the data does not tell s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,8 +186,3 @@ def surfaces_toml(surfaces: Sequence[Surface]) -> str:
         lines += [f"{k} = {toml_value(v)}" for k, v in surface.coefficients.items()]
         lines.append("")
     return "\n".join(lines)
-
-
-def write_surfaces(path: Path, surfaces: Sequence[Surface]) -> None:
-    """Write one chip's surfaces to a file of the catalogue."""
-    path.write_text(surfaces_toml(surfaces))

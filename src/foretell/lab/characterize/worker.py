@@ -205,7 +205,7 @@ class RunnerWorld:
     def _environment(self) -> dict[str, Any]:
         """Versions, card, driver and host."""
         from foretell.lab.calibrate.measure.bench import open_bench
-        from foretell.lab.calibrate.measure.environment import environment
+        from foretell.lab.calibrate.measure.worker import environment
 
         bench = open_bench(self.device, short=True, world=self.world)  # type: ignore[arg-type]
         told = environment(bench)

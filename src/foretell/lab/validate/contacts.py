@@ -21,7 +21,7 @@ from foretell.lab.calibrate.serving_cases import (
     measured_figures,
     row_figures,
 )
-from foretell.lab.calibrate.serving_left_out import left_out_profile_of
+from foretell.lab.calibrate.serving_fit import left_out_profile_of
 from foretell.lab.calibrate.serving_rows import read_rows as read_serving
 from foretell.lab.first_contact.ledger import first_contacts
 from foretell.lab.validate.held_out import LeftOut

@@ -5,7 +5,7 @@ surface without each fifth of its sites; `"chip"` predicts it from the surfaces 
 
 Collectives: a table with the columns of NCCL tests over nodes, or of a single-node NCCL or custom all-reduce
 table whose chip, software and version are in the file's name. Dispatches and combines: with a library left
-out, its rows are predicted by what the other libraries are fitted to (lab/calibrate/dispatch_kin.py). Every
+out, its rows are predicted by what the other libraries are fitted to (lab/calibrate/dispatch_fit.py). Every
 row is scored or reported as unsupported.
 """
 
@@ -28,7 +28,7 @@ from foretell.kernels.families.choose import (
     choose,
     spread_of,
 )
-from foretell.lab.calibrate import dispatch_kin, surfaces
+from foretell.lab.calibrate import dispatch_fit, surfaces
 from foretell.lab.calibrate.collectives_rows import CollectiveRow, read_rows
 from foretell.lab.calibrate.collectives_sites import (
     Coefficients,
@@ -206,7 +206,7 @@ def label(row: CollectiveRow) -> str:
 def _without(name: str, rows: Sequence[CollectiveRow]) -> Coefficients:
     from foretell.lab.calibrate.collectives import fit
 
-    return fit([row for row in rows if label(row) != name]).coefficients
+    return fit([row for row in rows if label(row) != name])
 
 
 def _fill(
@@ -222,13 +222,13 @@ def score_dispatches(path: Path, *, leave_one_out: Literal["library"] | None = N
     """Score a table of dispatches and combines, by library, family, direction, chip and ranks."""
     rows, unsupported = read_dispatches(path)
     predicted = np.full(len(rows), np.nan)
-    fits = dispatch_kin.library_fits(rows) if leave_one_out == "library" else {}
+    fits = dispatch_fit.library_fits(rows) if leave_one_out == "library" else {}
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         groups[row.library, row.family].append(i)
     for (library, family), places in groups.items():
         if leave_one_out == "library":
-            passes = dispatch_kin.left_out(fits, library, family)
+            passes = dispatch_fit.left_out(fits, library, family)
         else:
             own = dispatch_kernels()[family]
             passes = {"dispatch": own.dispatch, "combine": own.combine}

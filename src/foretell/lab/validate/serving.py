@@ -6,7 +6,7 @@ in total, or of one chip where a row has no other), or the reason why a row is u
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.api.measured_serving import service_features
-from foretell.lab.calibrate.serving_arguments import LOADED, UnsupportedRow, command
+from foretell.lab.calibrate.serving_arguments import UnsupportedRow, command
 from foretell.lab.calibrate.serving_cases import (
     Figures,
     ServingCase,
@@ -24,11 +24,11 @@ from foretell.lab.calibrate.serving_cases import (
     measured_figures,
     row_figures,
 )
-from foretell.lab.calibrate.serving_fit import left_out_profile
-from foretell.lab.calibrate.serving_left_out import (
+from foretell.lab.calibrate.serving_fit import (
+    ProfileOf,
     is_held_out,
     left_out_profile_of,
-    without_model,
+    profiles_without,
     without_source,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
@@ -86,7 +86,10 @@ def score_rows(
             unsupported.append((row.id, found))
         else:
             cases.append(found)
-    profile_of = without_source() if anchors[0] else profiles_for(cases, leave_one_out)
+    profile_of: ProfileOf = without_source() if anchors[0] else lambda case: case.profile
+    if leave_one_out and not anchors[0]:
+        by_group = leave_one_out == "group"
+        profile_of = profiles_without(cases, lambda c: c.group if by_group else c.model.id)
     told: list[ScoredFigure] = []
     own: dict[str, Figures | str] = {}
     for case in cases:
@@ -110,19 +113,6 @@ def score_rows(
     if leave_one_out is not None:
         return scored
     return replace(scored, groups={"by_held_out": held_out(cases, own), **scored.groups})
-
-
-def profiles_for(
-    cases: Sequence[ServingCase], leave_one_out: LeaveOut | None
-) -> Callable[[ServingCase], EngineProfile]:
-    """The profile that each row is predicted by."""
-    match leave_one_out:
-        case "group":
-            return left_out(cases)
-        case "model":
-            return left_out_models(cases)
-        case _:
-            return lambda case: case.profile
 
 
 def held_out(cases: Sequence[ServingCase], own: Mapping[str, Figures | str]) -> dict[str, Score]:
@@ -158,30 +148,6 @@ def commands(path: Path) -> list[dict[str, str | None]]:
 def read_case(row: ServingRow) -> ServingCase | str:
     """A row understood, or the reason why it is not; never an error."""
     return attempt(lambda: case_of(row), UnsupportedRow)
-
-
-def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
-    """Profiles of rows under load, each fitted without the row's group."""
-    loaded = [case for case in cases if case.row.kind in LOADED]
-    known: dict[tuple[str, str], EngineProfile] = {}
-    for case in loaded:
-        key = (case.group, case.profile.id)
-        if key not in known:
-            known[key] = left_out_profile(case, case.group, loaded)
-    return lambda case: known.get((case.group, case.profile.id), case.profile)
-
-
-def left_out_models(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
-    """Profiles of rows, each fitted to the table's rows of other models."""
-    known: dict[tuple[str, str, bool], EngineProfile | None] = {}
-
-    def key(case: ServingCase) -> tuple[str, str, bool]:
-        return case.model.id, case.profile.id, case.row.kind in LOADED
-
-    for case in cases:
-        if key(case) not in known and case.prefill is None:
-            known[key(case)] = without_model(case, cases)
-    return lambda case: known.get(key(case)) or case.profile
 
 
 def predictions_of(

@@ -10,7 +10,9 @@ from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
 from foretell.lab.calibrate.measure.clock import TimedWork
-from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint, Mode, Pass
+from foretell.lab.calibrate.measure.file import HostMachine, MeasurePoint, Mode, Pass, planned
+
+PLANNED = planned("attention")
 
 BACKENDS = {
     "flash": "FLASH_ATTENTION",
@@ -19,24 +21,8 @@ BACKENDS = {
     "math": "MATH",
 }
 """Our names of torch's backends; flash is FlashAttention 2 on CUDA, and torch's own kernel on a CPU."""
-MODELS: tuple[tuple[int, int, int], ...] = (
-    (32, 8, 128),
-    (64, 8, 128),
-    (16, 16, 64),
-    (32, 32, 128),
-    (8, 1, 128),
-)
-"""(heads, key-value heads, head_dim): Llama 8B, 70B, a GPT-2, Llama-2, an eighth of 70B."""
 TOKENS = 16384
 """Tokens of a batch, where one sequence is not longer."""
-LENGTHS: tuple[tuple[int, ...], ...] = ((2048, 8192), (512, 4096, 32768), (1024, 16384))
-"""Sequence lengths by level."""
-DECODES: tuple[tuple[tuple[int, int], ...], ...] = (
-    ((1, 4096), (32, 1024), (128, 4096)),
-    ((1, 32768), (8, 2048), (32, 8192), (256, 512)),
-    ((1, 512), (8, 16384), (64, 2048), (128, 1024), (16, 131072)),
-)
-"""(batch, keys) by level."""
 
 
 def points(host: HostMachine) -> list[MeasurePoint]:
@@ -78,8 +64,8 @@ def _sizes(
 
 def _prefills(host: HostMachine) -> Iterator[MeasurePoint]:
     both: tuple[Pass, ...] = ("forward", "backward")
-    for rank, (heads, kv, width) in enumerate(MODELS):
-        for length_level, lengths in enumerate(LENGTHS):
+    for rank, (heads, kv, width) in enumerate(PLANNED["models"]):
+        for length_level, lengths in enumerate(PLANNED["lengths"]):
             for keys in lengths:
                 batch = max(1, TOKENS // keys)
                 level = max(length_level, (0, 1, 1, 2, 2)[rank])
@@ -109,7 +95,7 @@ def _long_runs(host: HostMachine) -> Iterator[MeasurePoint]:
 
 
 def _decodes(host: HostMachine) -> Iterator[MeasurePoint]:
-    for level, pairs in enumerate(DECODES):
+    for level, pairs in enumerate(PLANNED["decodes"]):
         for batch, keys in pairs:
             for rank, (heads, kv, width) in enumerate(((32, 8, 128), (64, 8, 128), (32, 32, 128))):
                 sizes = _sizes(batch, heads, kv, 1, keys, width, causal=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foretell.lab.calibrate.measure.clock import CPU_PACE, GPU_PACE, SHORT_PACE, DeviceTimer
-from foretell.lab.calibrate.measure.point import HostMachine
+from foretell.lab.calibrate.measure.file import HostMachine
 from foretell.lab.calibrate.measure.power import Meter, meter
 from foretell.records import dataclass
 

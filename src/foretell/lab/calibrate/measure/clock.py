@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.lab.calibrate.measure.point import Launch, Mode
+from foretell.lab.calibrate.measure.file import Launch, Mode
 from foretell.lab.calibrate.measure.power import Meter
 from foretell.records import dataclass
 

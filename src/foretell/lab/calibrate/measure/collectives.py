@@ -6,23 +6,15 @@ time the same number of operations; the first rank's clock counts.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from foretell.lab.calibrate.measure.bench import Bench
-from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
+from foretell.lab.calibrate.measure.file import HostMachine, MeasurePoint, planned
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
-SIZES: tuple[tuple[int, ...], ...] = (
-    (1 << 12, 1 << 20, 1 << 26),
-    (1 << 16, 1 << 23, 1 << 28),
-    (1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 24, 1 << 30),
-)
-"""Bytes by level."""
-CPU_SIZES: tuple[tuple[int, ...], ...] = ((1 << 12, 1 << 20), (1 << 16, 1 << 23), (1 << 26,))
-SHORT_SIZES: tuple[tuple[int, ...], ...] = ((1 << 12, 1 << 20),)
 REPEATS, WARM, STRETCH_S, MOST_OPS = 7, 3, 5e-3, 200
 
 
@@ -30,11 +22,11 @@ def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine; none where one process runs alone."""
     if host.world < 2:
         return []
-    sizes = SHORT_SIZES if host.short else CPU_SIZES if host.device == "cpu" else SIZES
-    return sorted(_all(host, sizes), key=lambda point: point.level)
+    form = "short_sizes" if host.short else "cpu_sizes" if host.device == "cpu" else "sizes"
+    return sorted(_all(host, planned("collectives")[form]), key=lambda point: point.level)
 
 
-def _all(host: HostMachine, sizes: tuple[tuple[int, ...], ...]) -> Iterator[MeasurePoint]:
+def _all(host: HostMachine, sizes: Sequence[Sequence[int]]) -> Iterator[MeasurePoint]:
     groups = [1 << i for i in range(1, 12) if 1 << i < host.world]
     for ranks, later in [(host.world, 0), *((ranks, 1) for ranks in groups)]:
         for level, some in enumerate(sizes):

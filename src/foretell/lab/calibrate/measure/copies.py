@@ -8,21 +8,11 @@ from collections.abc import Callable, Iterator
 
 from foretell.lab.calibrate.measure.bench import Bench, free_host_bytes
 from foretell.lab.calibrate.measure.clock import TimedWork
-from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
+from foretell.lab.calibrate.measure.file import HostMachine, MeasurePoint, planned
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SIZES: tuple[tuple[int, ...], ...] = (
-    (MIB, 64 * MIB, GIB),
-    (64 * KIB, 8 * MIB, 256 * MIB, 4 * GIB),
-    (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB, 32 * MIB, 128 * MIB),
-)
-"""Bytes by level."""
-LINK_SIZES: tuple[tuple[int, ...], ...] = (
-    (MIB, 256 * MIB),
-    (64 * KIB, 16 * MIB, GIB),
-    (4 * KIB, 4 * MIB, 64 * MIB),
-)
-CPU_SIZES: tuple[tuple[int, ...], ...] = ((MIB, 64 * MIB), (64 * KIB, 8 * MIB, 256 * MIB))
+PLANNED = planned("copies")
+
+MIB, GIB = 1 << 20, 1 << 30
 WITHIN = ("copy", "copy-cached", "read", "write")
 """Forms within a device; copy-cached stays on one pair of buffers, which a cache may serve."""
 ACROSS = ("to-device-pinned", "to-host-pinned", "to-device-pageable", "to-host-pageable")
@@ -34,7 +24,7 @@ def points(host: HostMachine) -> list[MeasurePoint]:
     if host.short:
         return [_point(host, form, 16 * MIB, 0) for form in ("copy", "read")]
     if host.device == "cpu":
-        return list(_all(host, WITHIN, CPU_SIZES))
+        return list(_all(host, WITHIN, "cpu_sizes"))
     long = MeasurePoint(
         group="copies",
         family="copy",
@@ -46,13 +36,11 @@ def points(host: HostMachine) -> list[MeasurePoint]:
         memory_bytes=5.0 * GIB,
         cost_s=2.6,
     )
-    return [*_all(host, WITHIN, SIZES), *_all(host, ACROSS, LINK_SIZES), long]
+    return [*_all(host, WITHIN, "sizes"), *_all(host, ACROSS, "link_sizes"), long]
 
 
-def _all(
-    host: HostMachine, forms: tuple[str, ...], sizes: tuple[tuple[int, ...], ...]
-) -> Iterator[MeasurePoint]:
-    for level, some in enumerate(sizes):
+def _all(host: HostMachine, forms: tuple[str, ...], sizes: str) -> Iterator[MeasurePoint]:
+    for level, some in enumerate(PLANNED[sizes]):
         for form in forms:
             for size in some:
                 yield _point(host, form, size, level)

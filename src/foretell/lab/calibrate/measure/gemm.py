@@ -9,46 +9,19 @@ from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
 from foretell.lab.calibrate.measure.clock import TimedWork
-from foretell.lab.calibrate.measure.point import FULL, HALF, HostMachine, MeasurePoint, Mode, Pass
+from foretell.lab.calibrate.measure.file import (
+    FULL,
+    HALF,
+    HostMachine,
+    MeasurePoint,
+    Mode,
+    Pass,
+    planned,
+)
 
-SITES: tuple[tuple[tuple[int, int], ...], ...] = (
-    ((4096, 4096), (28672, 4096), (4096, 14336), (8192, 8192)),
-    (
-        *((6144, 4096), (10240, 8192), (57344, 8192), (8192, 28672)),
-        *((1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)),
-    ),
-    (
-        *((2304, 768), (768, 768), (3072, 768), (768, 3072), (4800, 1600), (6400, 1600)),
-        *((1600, 6400), (36864, 12288), (12288, 12288), (49152, 12288), (12288, 49152)),
-        *((1536, 7168), (24576, 1536), (576, 7168), (32768, 512), (7168, 16384)),
-        *((4096, 7168), (7168, 2048), (36864, 7168), (7168, 18432), (128256, 4096)),
-        *((50304, 768), (2048, 2048), (16384, 2048), (2048, 8192)),
-    ),
-)
-"""(n, k) by level: Llama 8B and 70B, then its rest and its eighths, then GPT-2, GPT-3 and DeepSeek-V3."""
-ROWS: tuple[tuple[int, ...], ...] = (
-    (1, 16, 256, 4096),
-    (4, 64, 1024, 16384),
-    (2, 8, 32, 128, 512, 2048, 8192, 1152, 3000, 32768),
-)
-"""m by level; two are no multiple of a tile times the cores, to show waves."""
+PLANNED = planned("gemm")
+
 Shape = tuple[int, int, int]
-SUSTAINED: tuple[tuple[Shape, ...], ...] = (
-    ((8192, 28672, 4096), (8192, 8192, 8192)),
-    ((8192, 4096, 14336), (4096, 57344, 8192), (16384, 6144, 4096)),
-    ((16384, 8192, 28672), (16384, 12288, 12288), (8192, 8192, 1024), (2048, 4096, 4096)),
-)
-"""(m, n, k) run for seconds, in all three passes."""
-LIGHT_SUSTAINED = ((16, 28672, 4096), (128, 28672, 4096), (512, 28672, 4096))
-"""Forward products run for seconds that memory bounds, or half: watts against traffic."""
-CPU_SUSTAINED: tuple[tuple[Shape, ...], ...] = (((1024, 3072, 768),),)
-CPU_SITES: tuple[tuple[tuple[int, int], ...], ...] = (
-    ((768, 768), (3072, 768), (768, 3072)),
-    ((2048, 2048), (1536, 512), (8192, 1024)),
-    ((256, 256), (4096, 4096), (50304, 768)),
-)
-CPU_ROWS: tuple[tuple[int, ...], ...] = ((1, 128, 1024), (16, 512), (4, 64, 256, 2048))
-SHORT_SITES, SHORT_ROWS = ((256, 192), (512, 384)), (1, 128)
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
 LEAST_TRAINING_ROWS = 128
 """Backward products are measured from so many rows."""
@@ -59,7 +32,7 @@ BYTES = {"bf16": HALF, "fp16": HALF, "fp32": FULL, "fp8": 1.0}
 def points(host: HostMachine) -> list[MeasurePoint]:
     """Coarse to fine."""
     if host.short:
-        shapes = [(m, n, k) for n, k in SHORT_SITES for m in SHORT_ROWS]
+        shapes = [(m, n, k) for n, k in PLANNED["short_sites"] for m in PLANNED["short_rows"]]
         return [_point(host, shape, "fp32", passed, 0) for shape in shapes for passed in PASSES]
     found = [*_bursts(host), *_sustained(host)]
     if host.device == "cuda":
@@ -90,7 +63,7 @@ def _point(
 
 def _bursts(host: HostMachine) -> Iterator[MeasurePoint]:
     cpu = host.device == "cpu"
-    sites, rows = (CPU_SITES, CPU_ROWS) if cpu else (SITES, ROWS)
+    sites, rows = (PLANNED[f"cpu_{n}" if cpu else n] for n in ("sites", "rows"))
     for site_level, pairs in enumerate(sites):
         for row_level, counts in enumerate(rows):
             for n, k in pairs:
@@ -114,7 +87,7 @@ def _at(host: HostMachine, shape: Shape, level: int) -> Iterator[MeasurePoint]:
 
 
 def _sustained(host: HostMachine) -> Iterator[MeasurePoint]:
-    shapes = CPU_SUSTAINED if host.device == "cpu" else SUSTAINED
+    shapes = PLANNED["cpu_sustained" if host.device == "cpu" else "sustained"]
     for level, some in enumerate(shapes):
         for shape in some:
             for passed in PASSES:
@@ -122,18 +95,12 @@ def _sustained(host: HostMachine) -> Iterator[MeasurePoint]:
             if host.fp8 and level == 0:
                 yield _point(host, shape, "fp8/tensor", "forward", 1, "sustained")
     if host.device == "cuda":
-        for rank, shape in enumerate(LIGHT_SUSTAINED):
+        for rank, shape in enumerate(PLANNED["light_sustained"]):
             yield _point(host, shape, host.main, "forward", 1 + rank // 2, "sustained")
 
 
 def _batched(host: HostMachine) -> Iterator[MeasurePoint]:
-    shapes = (
-        (64, 2048, 2048, 128),
-        (64, 2048, 128, 2048),
-        (256, 1024, 1024, 64),
-        (128, 1, 128, 512),
-    )
-    for batch, m, n, k in shapes:
+    for batch, m, n, k in PLANNED["batched"]:
         yield MeasurePoint(
             group="gemm",
             family="batched_gemm",

@@ -5,7 +5,7 @@ from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench
 from foretell.lab.calibrate.measure.clock import TimedWork
-from foretell.lab.calibrate.measure.point import HostMachine, Launch, MeasurePoint
+from foretell.lab.calibrate.measure.file import HostMachine, Launch, MeasurePoint
 
 FORMS: tuple[tuple[str, Launch, tuple[int, ...]], ...] = (
     ("host", "eager", (64,)),

@@ -11,7 +11,7 @@ from foretell.lab.calibrate.measure import (
     launch,
     pointwise,
 )
-from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
+from foretell.lab.calibrate.measure.file import HostMachine, MeasurePoint
 
 GROUPS: Mapping[str, ModuleType] = {
     "launch": launch,

@@ -9,8 +9,10 @@ from typing import Any
 
 from foretell.lab.calibrate.measure.bench import Bench, tensor_bytes
 from foretell.lab.calibrate.measure.clock import TimedWork
-from foretell.lab.calibrate.measure.point import FULL, HostMachine, MeasurePoint, Pass
+from foretell.lab.calibrate.measure.file import FULL, HostMachine, MeasurePoint, Pass, planned
 from foretell.records import dataclass
+
+PLANNED = planned("pointwise")
 
 Tensors = tuple[Any, ...]
 
@@ -85,36 +87,16 @@ OPS: Mapping[str, MeasuredOp] = {
     "permute": MeasuredOp(inputs=_shuffle, call=lambda torch, t: t[0][t[1]], backward=False),
 }
 """Operations by name: those that a fit reads (measured_rows.py)."""
-SHAPES: tuple[tuple[tuple[int, int], ...], ...] = (
-    ((4096, 4096), (16384, 8192)),
-    ((64, 4096), (1024, 4096), (16384, 4096)),
-    ((1, 8192), (256, 8192), (4096, 14336), (32768, 1024)),
-)
-"""(rows, width) by level."""
-OWN_SHAPES: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]] = {
-    "softmax": (((65536, 2048),), ((4096, 128256), (65536, 512)), ((64, 128256),)),
-}
-CPU_SHAPES: tuple[tuple[tuple[int, int], ...], ...] = (((512, 768), (2048, 1024)), ((64, 768),))
 
 
-def points(host: HostMachine) -> list[MeasurePoint]:
+def points(host: HostMachine) -> Iterator[MeasurePoint]:
     """Coarse to fine."""
-    if host.short:
-        shapes: tuple[tuple[tuple[int, int], ...], ...] = (((256, 1024),),)
-        return list(_ops(host, ("rms_norm", "swiglu", "embedding"), shapes, {}))
-    cpu = host.device == "cpu"
-    return list(_ops(host, tuple(OPS), CPU_SHAPES if cpu else SHAPES, {} if cpu else OWN_SHAPES))
-
-
-def _ops(
-    host: HostMachine,
-    names: tuple[str, ...],
-    shapes: tuple[tuple[tuple[int, int], ...], ...],
-    own: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]],
-) -> Iterator[MeasurePoint]:
+    form = "short_shapes" if host.short else "cpu_shapes" if host.device == "cpu" else "shapes"
+    names = ("rms_norm", "swiglu", "embedding") if host.short else tuple(OPS)
+    own = PLANNED["own_shapes"] if form == "shapes" else {}
     for name in names:
         passes: tuple[Pass, ...] = ("forward", "backward") if OPS[name].backward else ("forward",)
-        for level, sizes in enumerate(own.get(name, shapes)):
+        for level, sizes in enumerate(own.get(name, PLANNED[form])):
             for rows, width in sizes:
                 for passed in passes:
                     yield MeasurePoint(

@@ -19,7 +19,6 @@ from typing import Any, Literal
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.lab.calibrate.measure import file
 from foretell.lab.calibrate.measure.plan import GROUPS
-from foretell.lab.calibrate.measure.progress import ProgressLines
 from foretell.lab.calibrate.measure.worker import AGAIN, WorkerTask
 from foretell.records import as_json, dataclass
 
@@ -28,6 +27,8 @@ MOST_LOST = 8
 START_S, GRACE_S = 180.0, 60.0
 """How long a worker may take to say hello; how far the last point may run over the time."""
 MODULE = "foretell.lab.calibrate.measure"
+QUIET_S = 15.0
+"""Time between two lines."""
 LINKS, TOGETHER_SHARE = "collectives", 0.2
 """The group that takes several processes, and its share of the time where one process begins."""
 
@@ -167,6 +168,37 @@ def _environment() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[4])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class ProgressLines:
+    """Plain text on standard error; nothing where it is not wanted."""
+
+    def __init__(self, limit_s: float, wanted: bool) -> None:
+        self._limit_s, self._wanted = limit_s, wanted
+        self._begin, self._last = time.monotonic(), 0.0
+        self._text, self._failed = "", 0
+
+    def hello(self, text: str, todo: int) -> None:
+        """The machine, and how many points there are."""
+        self._say(f"{text}: {todo} points, {self._limit_s:.0f} s")
+
+    def point(self, text: str) -> None:
+        """What is measured now."""
+        self._text = text
+
+    def done(self, done: int, todo: int, status: str) -> None:
+        """One more point."""
+        self._failed += status == "failed"
+        now = time.monotonic()
+        if now - self._last > QUIET_S:
+            self._last = now
+            at = f"{now - self._begin:.0f} of {self._limit_s:.0f} s"
+            self._say(f"{at}: {done} of {todo} points, {self._failed} failed; {self._text}")
+
+    def _say(self, text: str) -> None:
+        if self._wanted:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
 
 
 class _Supervisor:

@@ -13,7 +13,6 @@ from foretell.report.presentation.numbers import (
     fact_of,
     facts_of,
     listed,
-    ninety,
     table_of,
     value_text,
 )
@@ -146,7 +145,8 @@ def cost_card(told: Told) -> Presentation:
     how = {None: "", "no price": "", "own": ", on chips of one's own"}.get(
         paid, f", rented ({paid})"
     )
-    span = ninety(*value_text("usd", [told["low_usd"], told["high_usd"]]).split(" to "))
+    ends = value_text("usd", [told["low_usd"], told["high_usd"]])
+    span = f" (90%: {ends})" if ends else ""
     listed = told.get("terms") or told.get("renting") or []
     ways = [{**one, "source": _lister(one["source"])} for one in listed]
     moved = ("path", "value", "low", "high", "usd_at_low", "usd_at_high")

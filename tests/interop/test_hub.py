@@ -9,7 +9,7 @@ import pytest
 
 from foretell.api.launches import read_question
 from foretell.errors import BadInput
-from foretell.interop.huggingface.files import fetch_config, is_repository
+from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.interop.user_files import names_only
 from tests.surfaces.command import foretell
 

@@ -12,7 +12,6 @@ from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.api.measured_files import check_plausible
 from foretell.catalog import model as catalog_model
@@ -35,8 +34,6 @@ from foretell.training.variants import peak_slopes
 from foretell.uncertainty.evidence import mechanism_of, shares_of, tree_of
 from foretell.uncertainty.novelty import features_of, training_novelty
 from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
-
-Array = NDArray[np.float64]
 
 FAR = 1.2
 """Largest log-factor: beyond it a mechanism is another one."""

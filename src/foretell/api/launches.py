@@ -17,9 +17,9 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.model_names import find_model
 from foretell.catalog.prices import chip_named
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, bad_input, wrong
 from foretell.interop.arguments import LARGEST_TEXT
-from foretell.interop.huggingface.files import fetch_config, is_repository
+from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.interop.launch import SERVING, TRAINING, Known, Launch, Origin, ReadValue, Tool
 from foretell.interop.named_files import files_beside
 from foretell.interop.tools import read_arguments
@@ -146,7 +146,7 @@ def refuse_unknown(launch: Launch) -> None:
     """BadInput with everything of a launch that may change the answer and is not understood."""
     allowed = "a flag or plan word that says it, or --accept-unknown"
     problems = [
-        Problem(path="import", value=None, message=f"{launch.tool}: {text}", allowed=allowed)
+        wrong("import", None, f"{launch.tool}: {text}", allowed)
         for text in (
             *launch.not_understood,
             *(ask for ask in launch.asks if not ask.startswith(ANSWERED)),

@@ -9,7 +9,6 @@ from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell import units
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
@@ -30,14 +29,13 @@ from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.tier_checks import network_assumptions, network_problems
 from foretell.records import Answer, as_json, dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.network import NetworkQuestion
 from foretell.specs.system import Network, System
 from foretell.uncertainty.evidence import fabric_spread
 from foretell.uncertainty.intervals import Interval, inverse_cause
 from foretell.uncertainty.intervals import times as with_cause
-
-Array = NDArray[np.float64]
 
 NEVER_S = 1e9
 """A candidate that takes longer than this is not offered."""

@@ -123,8 +123,7 @@ def benchmark_problems(question: ServingQuestion | SizeQuestion) -> list[Problem
     ):
         if value is not None and not (_is_whole(value) and low <= value <= LARGEST):
             allowed = f"a whole number from {low} on"
-            message = "not a usable number of requests"
-            problems.append(wrong(name, value, message, allowed))
+            problems.append(wrong(name, value, "not a usable number of requests", allowed))
     return problems
 
 

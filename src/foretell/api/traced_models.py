@@ -13,7 +13,8 @@ from foretell.inputs.overrides import Setting, parse_settings
 from foretell.inputs.question import as_texts, chips_given, collect
 from foretell.inputs.software import framework_word, software_of
 from foretell.inputs.system import of_system, system_of
-from foretell.interop.huggingface.files import CONFIG, fetch_config, is_repository
+from foretell.interop.huggingface.files import CONFIG
+from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.kernels.plan_kernels import required_dtypes
 from foretell.records import dataclass, with_values
 from foretell.specs.plan import Plan, named_fields, parse_plan

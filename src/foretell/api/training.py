@@ -257,8 +257,7 @@ def simulate(question: SimulateQuestion) -> "Simulation":
         {"repeats": q.repeats, "seed": q.seed},
     )
     if q.detail not in DETAILS:
-        allowed = ", ".join(DETAILS)
-        problems.append(wrong("detail", q.detail, "not a choice", allowed))
+        problems.append(wrong("detail", q.detail, "not a choice", ", ".join(DETAILS)))
     try:
         answer = estimate(**values_of(part(StepQuestion, question)))
     except BadInput as error:

@@ -31,8 +31,7 @@ def _surface(table: dict[str, Any], path: str, problems: list[Problem]) -> Surfa
     for key in table:
         if key not in names:
             near = nearest_name(key, names)
-            message = "is not a field here"
-            problems.append(wrong(f"{path}.{key}", None, message, nearest=near))
+            problems.append(wrong(f"{path}.{key}", None, "is not a field here", nearest=near))
     absent = [name for name in names if name not in table]
     problems += [wrong(f"{path}.{n}", None, "is missing") for n in absent]
     if len(problems) > before:
@@ -52,8 +51,7 @@ def _surface(table: dict[str, Any], path: str, problems: list[Problem]) -> Surfa
     for name, value in values["coefficients"].items():
         if len(problems) == before and not (math.isfinite(value) and value >= 0.0):
             what = "is no coefficient"
-            here = f"{path}.coefficients.{name}"
-            problems.append(wrong(here, value, what, "0 and above"))
+            problems.append(wrong(f"{path}.coefficients.{name}", value, what, "0 and above"))
     return None if len(problems) > before else Surface(**values)
 
 

@@ -65,8 +65,7 @@ def _sizes(built: BuiltChip, node: Node, io_node: Node, path: str) -> list[Probl
     for name, area, parts, process in dies:
         if area > process.reticle_mm2:
             message = f"one exposure prints {process.reticle_mm2:g} mm2: more dies, each smaller"
-            allowed = f"at most {process.reticle_mm2:g}"
-            found.append(wrong(f"{path}.{name}", area, message, allowed))
+            found.append(wrong(f"{path}.{name}", area, message, f"at most {process.reticle_mm2:g}"))
         if parts["total"] > area * (1 + AREA_ERROR):
             message = f"what is on it takes about {parts['total']:.0f} mm2 ({_parts(built, name)})"
             found.append(wrong(f"{path}.{name}", area, message))

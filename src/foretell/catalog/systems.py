@@ -168,8 +168,7 @@ def _measured_spread(told: Any, problems: list[Problem]) -> tuple[float, ...]:
         not isinstance(v, int | float) or not -5.0 < v < 5.0 for v in values or ()
     ):
         allowed = "quantiles = [-0.08, -0.03, 0.03, 0.09]: at 5, 25, 75 and 95 %"
-        message = "is no spread of a step"
-        problems.append(wrong("measured_step", told, message, allowed))
+        problems.append(wrong("measured_step", told, "is no spread of a step", allowed))
         return ()
     return tuple(float(value) for value in values or ())
 

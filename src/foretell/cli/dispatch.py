@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretell.cli.output import READ_BACK
-from foretell.errors import BadInput, Infeasible, Problem, nearest_name
+from foretell.errors import BadInput, Infeasible, Problem, nearest_name, wrong
 
 if TYPE_CHECKING:
     from cyclopts import CycloptsError
@@ -143,7 +143,7 @@ def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem
         case _:
             error.verbose = False
             message = str(error)
-    return Problem(path=path, value=None, message=message, allowed=allowed, nearest=near)
+    return wrong(path, None, message, allowed, near)
 
 
 PLAN_WORDS = {

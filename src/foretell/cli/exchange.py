@@ -98,7 +98,7 @@ def imported_step(given: Mapping[str, Any], edges: Edges) -> AskedQuestion:
 def _fetched(model: Any) -> Any:
     """A repository that neither the catalogue nor the disk has, from the hub."""
     from foretell.catalog.model_names import find_model
-    from foretell.interop.huggingface.files import fetch_config, is_repository
+    from foretell.interop.huggingface.hub import fetch_config, is_repository
     from foretell.interop.user_files import is_there
 
     if not is_repository(model) or find_model(model) is not None or is_there(model):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from foretell.cli import names
 from foretell.cli.command import Json, arg, number, switch
 from foretell.cli.output import print_answer, write_json
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 
 Named = Annotated[
     str,
@@ -137,7 +137,7 @@ def _check(port: str) -> None:
     except ImportError:
         message = "the protocol needs the packages mcp and pydantic"
         allowed = 'python -m pip install "foretell[mcp]"'
-        problems.append(Problem(path="mcp", value=None, message=message, allowed=allowed))
+        problems.append(wrong("mcp", None, message, allowed))
     if problems:
         raise BadInput(problems)
 
@@ -147,7 +147,7 @@ def _unusable(name: str, value: Any, least: int, most: int) -> list[Problem]:
     if isinstance(value, int) and least <= value <= most:
         return []
     allowed = f"a whole number from {least} to {most}"
-    return [Problem(path=f"--{name}", value=value, message="not a usable number", allowed=allowed)]
+    return [wrong(f"--{name}", value, "not a usable number", allowed)]
 
 
 def ui(

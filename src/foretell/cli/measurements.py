@@ -257,7 +257,7 @@ def _check_targets(targets: dict[str, str], source: str) -> None:
             problems.append(wrong(name, target, "no file can be written there", allowed))
         elif path.exists() and Path(source).exists() and path.samefile(source):
             what = "is the file of measurements itself"
-            problems.append(Problem(path=name, value=target, message=what, allowed="another file"))
+            problems.append(wrong(name, target, what, "another file"))
     if len({*targets.values()}) < len(targets):
         problems.append(wrong("plot", targets["plot"], "is the chip's file too"))
     out = targets["out"]
@@ -265,6 +265,6 @@ def _check_targets(targets: dict[str, str], source: str) -> None:
         problems.append(wrong("out", out, "is not a TOML file's name", "a name that ends in .toml"))
     if find_spec("scipy") is None:
         what, how = "fitting needs scipy", "pip install 'foretell[calibrate]'"
-        problems.append(Problem(path="scipy", value=None, message=what, allowed=how))
+        problems.append(wrong("scipy", None, what, how))
     if problems:
         raise BadInput(problems)

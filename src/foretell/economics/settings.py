@@ -100,8 +100,7 @@ def parse_sweeps(texts: Sequence[str], flags: Sequence[str]) -> dict[str, list[s
             problems += error.problems
     rows = int(np.prod([len(values) for values in found.values()])) if found else 0
     if rows > MOST_ROWS:
-        message = f"has {rows} rows"
-        problems.append(wrong("--sweep", None, message, f"up to {MOST_ROWS}"))
+        problems.append(wrong("--sweep", None, f"has {rows} rows", f"up to {MOST_ROWS}"))
     if problems:
         raise BadInput(problems)
     return found

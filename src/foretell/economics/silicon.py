@@ -11,12 +11,10 @@ spare, when all defects lie in few enough units. Everything broadcasts; the coun
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.package import Die, DieCost, Probe, Process, Wafer, YieldModel
-
-Array = NDArray[np.float64]
 
 OFFSETS = 12
 """Places of the grid's corner that are tried along each side of a cell, half a cell included."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.money import Sheet, kind_of
 from foretell.catalog.values import field_plan
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.cost import CostLeaf, Driver
 
 
@@ -65,9 +65,6 @@ def times(branch: Branch, factor: Num, note: str | None = None) -> Branch:
 def rename_branch(branch: Branch, name: str) -> Branch:
     """The same tree under another name."""
     return Branch(name=name, usd=branch.usd, note=branch.note, children=branch.children)
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,7 @@ def whole_problems(name: str, value: object) -> list[Problem]:
             return []
         message = "out of range"
     allowed = f"a whole number from 1 to {LARGEST:,}".replace(",", " ")
-    near = units.plain_number(value)
-    return [wrong(name, value, message, allowed, near)]
+    return [wrong(name, value, message, allowed, units.plain_number(value))]
 
 
 def job_of(
@@ -112,8 +111,7 @@ def length_problems(model: Model, job: Job, said: list[str]) -> list[Problem]:
         return []
     if model.embedding.positions and length > model.embedding.positions:
         message = f"{model.id} has a learned table of {model.embedding.positions} positions"
-        allowed = f"at most {model.max_positions}"
-        return [wrong("seq_len", length, message, allowed)]
+        return [wrong("seq_len", length, message, f"at most {model.max_positions}")]
     said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
     return []
 

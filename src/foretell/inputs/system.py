@@ -84,8 +84,7 @@ def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> 
     for tier in system.network.tiers:
         chips *= float(tier.size)
         if float(tier.size) % 1 or not 1 <= chips <= LARGEST_SYSTEM:
-            path = f"network.{tier.name}.size"
-            problems.append(wrong(path, tier.size, "no such size", allowed))
+            problems.append(wrong(f"network.{tier.name}.size", tier.size, "no such size", allowed))
     if problems:
         raise BadInput(problems)
     return system

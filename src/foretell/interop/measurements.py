@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.interop.package_tables import packaged_table
 from foretell.specs.measurement import (
     ASKED,
@@ -112,7 +112,7 @@ def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:
 
 def _problem(path: str, value: str, message: str) -> Problem:
     allowed = '"tp8 pp4 zero1 mbs1: 15.2 s, 61 GiB", a CSV or JSONL file, or a log'
-    return Problem(path=path, value=value, message=message, allowed=allowed)
+    return wrong(path, value, message, allowed)
 
 
 def _typed(name: str, value: Any) -> Any:

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from foretell.errors import BadInput, Problem, bad_input, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.interop.user_files import check_file, is_too_deep
 from foretell.specs.block import Block
 from foretell.specs.ffn import Dense, Experts
@@ -257,9 +257,7 @@ def _say(
     allowed: str | None = None,
     nearest: str | None = None,
 ) -> None:
-    problems.append(
-        Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)
-    )
+    problems.append(wrong(path, value, message, allowed, nearest))
 
 
 def _kind(record: type) -> str | None:

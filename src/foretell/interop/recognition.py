@@ -135,10 +135,9 @@ def _recognised(given: ArgumentTable, known: Known) -> Tool:
 
 def nothing_launched(text: str) -> BadInput:
     """The refusal of a text that starts nothing."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
     return bad_input(
         "import",
-        first.strip()[:80],
+        next((line for line in text.splitlines() if line.strip()), "").strip()[:80],
         "launches no training and no server that is known here",
         f"a launch of {', '.join(tool_names())}",
     )

@@ -56,8 +56,7 @@ def release_of(text: str, *, serving: bool, path: str = "export") -> ToolRelease
     found = next((one for one in known if one == tool), None)
     if found is None:
         near = nearest_name(word, [*known, *(name for name, one in CALLED.items() if one in known)])
-        message = "unknown"
-        raise bad_input(path, text, message, _allowed(known), near)
+        raise bad_input(path, text, "unknown", _allowed(known), near)
     made = RELEASES[found]
     if not version:
         return ToolRelease(tool=found, version=made[-1])

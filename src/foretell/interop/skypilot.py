@@ -68,8 +68,7 @@ def _rows(text: str, name: str, problems: list[Problem]) -> Iterator[PriceRow]:
         if column not in header:
             near = nearest_name(column, header)
             problems.append(
-                Problem(path=f"{name}: {column}", value=None, message="is no column of the file",
-                        allowed=", ".join(NEEDED), nearest=near)
+                wrong(f"{name}: {column}", None, "is no column of the file", ", ".join(NEEDED), near)
             )  # fmt: skip
     if problems:
         return

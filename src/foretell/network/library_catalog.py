@@ -13,7 +13,7 @@ from math import log2, prod
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 from foretell.network.library_records import (
     BetweenNodes,
     CollNet,
@@ -238,9 +238,7 @@ def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> Betw
         known = ", ".join(fabric.transports)
         near = nearest_name(name, fabric.transports)
         path = f"network.{fabric.id}.transport"
-        message = "is no transport of this fabric"
-        problem = Problem(path=path, value=name, message=message, allowed=known, nearest=near)
-        raise BadInput([problem])
+        raise bad_input(path, name, "is no transport of this fabric", known, near)
     between = fabric.transports[name]
     factor = fabric.hop_factor.get(".".join(version.split(".")[:2]), 1.0)
     low, middle, simple = between.hop_s

@@ -99,22 +99,21 @@ def _impossible(network: Network) -> list[Problem]:
     """Rates and latencies that are a wrong unit rather than a machine."""
     low, high = POSSIBLE_RATES
     problems = [
-        Problem(
-            path=f"network.{tier.name}.bandwidth_bytes_per_s",
-            value=show(_ends(tier.bandwidth_bytes_per_s)[0], "bytes_per_s"),
-            message="no link between chips has such a rate",
-            allowed=f"{_range(POSSIBLE_RATES, 'bytes_per_s')}; "
-            f"usual: {_range(USUAL_RATES, 'bytes_per_s')}",
+        wrong(
+            f"network.{tier.name}.bandwidth_bytes_per_s",
+            show(_ends(tier.bandwidth_bytes_per_s)[0], "bytes_per_s"),
+            "no link between chips has such a rate",
+            f"{_range(POSSIBLE_RATES, 'bytes_per_s')}; usual: {_range(USUAL_RATES, 'bytes_per_s')}",
         )
         for tier in network.tiers
         if _ends(tier.bandwidth_bytes_per_s)[0] < low or _ends(tier.bandwidth_bytes_per_s)[1] > high
     ]
     return problems + [
-        Problem(
-            path=f"network.{tier.name}.latency_s",
-            value=f"{_ends(tier.latency_s)[1]:.6g} s",
-            message="no hop takes so long",
-            allowed=f"up to {show(LONGEST_S, 's')}; usual: {_range(USUAL_LATENCIES_S, 's')}",
+        wrong(
+            f"network.{tier.name}.latency_s",
+            f"{_ends(tier.latency_s)[1]:.6g} s",
+            "no hop takes so long",
+            f"up to {show(LONGEST_S, 's')}; usual: {_range(USUAL_LATENCIES_S, 's')}",
         )
         for tier in network.tiers
         if _ends(tier.latency_s)[1] > LONGEST_S

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, wrong
 from foretell.posttraining.passes import packed_batch
@@ -20,6 +19,7 @@ from foretell.posttraining.step import StepResult, StepSetup, step_of
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.schedules.rules import all_broken
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
@@ -28,7 +28,6 @@ from foretell.specs.post_training import SyncName
 from foretell.specs.scenario import Scenario
 from foretell.training.step import evaluate
 
-Array = NDArray[np.float64]
 WHOLE_LENGTH = 128
 """Tokens that every degree of the candidates divides."""
 RATIOS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)

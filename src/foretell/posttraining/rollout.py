@@ -13,7 +13,6 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, wrong
 from foretell.posttraining.workload import TrajectoryWorkload
@@ -23,6 +22,7 @@ from foretell.serving.requests.records import Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated_fleet import Play, fleet_of
+from foretell.specs.arrays import Array
 from foretell.specs.cost import Prices
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
@@ -30,7 +30,6 @@ from foretell.specs.model import Model
 from foretell.specs.system import System
 from foretell.units import format as show
 
-Array = NDArray[np.float64]
 TAIL = 0.05
 """Share of the answers that are still written when the tail of a generation begins."""
 LOGPROBS = 1.05

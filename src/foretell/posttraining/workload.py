@@ -11,12 +11,11 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.service import LengthShape
 
-Array = NDArray[np.float64]
 SIGMAS = (0.5, 1.1)
 """Least and largest spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of
 reinforcement learning print of means, longest answers and shares that are cut."""

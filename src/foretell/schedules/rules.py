@@ -4,7 +4,8 @@ import numpy as np
 
 from foretell.schedules import schedule_named, schedules
 from foretell.schedules.base import Pipe
-from foretell.sharding.rules import RULES, Cuts, Mask, Rule, broken_rules, layers_of
+from foretell.sharding.rules import RULES, Cuts, Rule, broken_rules, layers_of
+from foretell.specs.arrays import Mask
 from foretell.specs.plan import USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario

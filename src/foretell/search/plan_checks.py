@@ -22,11 +22,11 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
     check_size(scenario)
     problems = network_problems(scenario.system, scenario.overrides)
     problems += [
-        Problem(
-            path="plan.precision",
-            value=plan.precision,
-            message=f"{chip.id} has no {dtype} matrix units",
-            allowed=", ".join(_precisions(scenario)),
+        wrong(
+            "plan.precision",
+            plan.precision,
+            f"{chip.id} has no {dtype} matrix units",
+            ", ".join(_precisions(scenario)),
         )
         for dtype in required_dtypes(plan)
         if dtype not in chip.matrix_flop_per_s
@@ -36,11 +36,11 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
     chunks_hold = plan.vpp == (2 if plan.schedule == "zb-v" else 1)
     if (plan.schedule == "interleaved") != (plan.vpp > 1) if usual else not chunks_hold:
         problems.append(
-            Problem(
-                path="plan.schedule",
-                value=plan.schedule,
-                message=f"contradicts vpp{plan.vpp}",
-                allowed="interleaved where vpp > 1, zb-v with vpp2, else the others",
+            wrong(
+                "plan.schedule",
+                plan.schedule,
+                f"contradicts vpp{plan.vpp}",
+                "interleaved where vpp > 1, zb-v with vpp2, else the others",
             )
         )
     if problems:
@@ -52,20 +52,20 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
     problems = []
     if plan.adapters != BLANK.adapters and not plan.lora:
         problems.append(
-            Problem(
-                path="plan.adapters",
-                value=plan.adapters,
-                message="has no effect without adapters",
-                allowed=f"{BLANK.adapters}, or lora=N",
+            wrong(
+                "plan.adapters",
+                plan.adapters,
+                "has no effect without adapters",
+                f"{BLANK.adapters}, or lora=N",
             )
         )
     without = {"weights": plan.weights in QUANTISED, "method": plan.method != "lora"}
     problems += [
-        Problem(
-            path=f"plan.{name}",
-            value=getattr(plan, name),
-            message="is of frozen weights beside adapters",
-            allowed="lora=N beside it",
+        wrong(
+            f"plan.{name}",
+            getattr(plan, name),
+            "is of frozen weights beside adapters",
+            "lora=N beside it",
         )
         for name, given in without.items()
         if given and not plan.lora
@@ -125,14 +125,13 @@ def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
     """A plan that needs more memory than the chip has."""
     need, have = result.peak_memory_bytes, result.memory_capacity_bytes
     tensors = show(result.allocated_bytes, "bytes")
-    near = _nearest_later(scenario, result.plan)
-    return Problem(
-        path="plan (memory)",
-        value=str(result.plan),
-        message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
+    return wrong(
+        "plan (memory)",
+        str(result.plan),
+        f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much; its tensors alone take {tensors}",
-        allowed=later(cache(lambda: _instead(scenario, result))),
-        nearest=later(near),
+        later(cache(lambda: _instead(scenario, result))),
+        later(_nearest_later(scenario, result.plan)),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import Infeasible, Problem
+from foretell.errors import Infeasible, Problem, wrong
 from foretell.records import dataclass, later, with_values
 from foretell.schedules.rules import is_looped
 from foretell.search.choices import BY_STAGE, bases_of, worth_trying
@@ -84,7 +84,7 @@ class SearchResult:
         if self.smallest is None:
             reasons = ", ".join(f"{rule} ({count})" for rule, count in self.rejected.items())
             message, allowed = f"no plan satisfies the rules: {reasons}", "other chips or batch"
-            return Problem(path="plan", value=None, message=message, allowed=allowed)
+            return wrong("plan", None, message, allowed)
         message = (
             f"none of {self.plans_evaluated} plans fits: the smallest, `{self.smallest}`, needs "
         )
@@ -97,7 +97,7 @@ class SearchResult:
 
             return lighter if asked is None else f"{instead_words(asked, smallest, need)}{lighter}"
 
-        problem = Problem(path="plan (memory)", value=None, message=message)
+        problem = wrong("plan (memory)", None, message)
         return with_values(problem, allowed=later(cache(ways_out)))
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,12 +13,13 @@ import numpy as np
 from foretell.errors import bad_input
 from foretell.records import dataclass
 from foretell.serving.kernel_costs import PowerLimitedCost
-from foretell.serving.kernels import Array, Kernels
+from foretell.serving.kernels import Kernels
 from foretell.serving.launches import EAGER_LAYER_S, layer_launches
 from foretell.serving.links import links_of
 from foretell.serving.step_costs import kinds_of, sequence_cost, token_costs
 from foretell.serving.table_points import WHOLE, TablePoints
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import EncoderLoad, Model, Stack

@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
@@ -12,10 +11,9 @@ from foretell.kernels.families.base import DTYPES
 from foretell.kernels.power import ChipPower, chip_power, clock_of
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.workload.ops import AttentionCore, Op
-
-Array = NDArray[np.float64]
 
 FUSED_CAST = 0.5
 """Share of the cast's traffic that is left where half of the casts ride on norms and activations."""

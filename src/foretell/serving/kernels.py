@@ -9,7 +9,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.calls import call_stacks
@@ -34,15 +33,13 @@ from foretell.serving.kernel_costs import (
     usual_power,
 )
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip, Surface
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.system import repeat_chips
 from foretell.workload.ops import Op
 from foretell.workload.roles import Region
-
-Array = NDArray[np.float64]
-
 
 FUSED_PASSES = 3.0
 """Most passes over an expert's rows: permutation, activation and cast, combination. Tables of blocks of 8

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from foretell.errors import BadInput, Problem, nearest_name, wrong
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.question import collect
 from foretell.serving.requests.arrivals import KINDS, read_lengths
 from foretell.serving.requests.prefixes import read_tiers
@@ -95,8 +95,8 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
     if values["arrivals"] not in KINDS:
         trace = read_trace(values["arrivals"], values.get("trace_unit"), values.get("block_tokens"))
         if trace.at_s is None and q.rate is not None:
-            raise BadInput([wrong("arrivals", values["arrivals"], "the trace has no arrivals: "
-                                     "it is simulated in a closed loop", "--concurrency")])  # fmt: skip
+            raise bad_input("arrivals", values["arrivals"], "the trace has no arrivals: "
+                                     "it is simulated in a closed loop", "--concurrency")  # fmt: skip
         values["arrivals"] = "trace"
         trace = _fitted(trace, q, values.get("requests"))
     known = {f.name for f in fields(Play)}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.families.base import DTYPES
 from foretell.kernels.families.experts_loads import loads_of
@@ -21,6 +20,7 @@ from foretell.serving.table_points import WHOLE, TablePoints
 from foretell.serving.wide_experts import WideExperts, group_limit, most_of, slots_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num, with_fields
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
@@ -29,8 +29,6 @@ from foretell.workload.graph import Phase, Tokens
 from foretell.workload.layer import layer_graph, layer_kinds
 from foretell.workload.ops import Gemm, Op, Pointwise
 from foretell.workload.roles import OpRole, Region
-
-Array = NDArray[np.float64]
 
 EXPERT_SKEW = 1.01
 """Exponent of the power law by which a router likes its experts. With it, rows drawn by chance and tables of

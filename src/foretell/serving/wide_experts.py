@@ -13,7 +13,6 @@ left is how far the traffic of now is from that of the measurement.
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.dispatch import (
     ROW_BYTES,
@@ -24,13 +23,12 @@ from foretell.network.dispatch import (
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import WIDE, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.system import System
-
-Array = NDArray[np.float64]
 
 BALANCE = 0.75
 """Mean over largest load of a rank with EPLB: above 0.7 online (Ant on H20, lmsys.org/blog/2025-09-26); 0.75

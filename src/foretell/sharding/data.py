@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.plan_words import Reduce
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

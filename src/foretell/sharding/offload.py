@@ -15,14 +15,12 @@ one in use and one on its way.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan_forms import offloads
-
-Array = NDArray[np.float64]
 
 LINK_SHARE = 0.85
 """Share of the nominal link that copies from pinned memory reach: some 54 of PCIe 5.0's 63 GB/s, 26 of

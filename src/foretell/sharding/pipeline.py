@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.plan_forms import even_sizes
 
-Array = NDArray[np.float64]
 Layout = Literal["loop", "v", "both"]
 """Chunks of a rank: every pp-th; one on each arm of a V (0 and 2 pp - 1 on the first rank); or, for micro-
 batches from both ends, stage r for one half of them and stage pp - 1 - r for the other."""

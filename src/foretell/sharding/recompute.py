@@ -25,15 +25,13 @@ drops is held for one layer at a time while the backward pass is there.
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
+from foretell.specs.arrays import Array
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ALL_EXPERTS, TOKEN_MIXERS, OpRole, Region, SavedRole
-
-Array = NDArray[np.float64]
 
 MODULES = {
     **dict.fromkeys((*TOKEN_MIXERS, Region.INDEXER), "attention"),

@@ -9,19 +9,16 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.sharding.data import sharing_group, sharing_holds, sharing_of
+from foretell.specs.arrays import Array, Mask
 from foretell.specs.block import MixerBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Layer, Model
 from foretell.specs.plan import USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.scenario import Scenario
-
-Mask = NDArray[np.bool_]
-Array = NDArray[np.float64]
 
 ENDS = 2
 """Embedding and head may be alone on the outer chunks, in the place of layers."""

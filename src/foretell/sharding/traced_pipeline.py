@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, wrong
+from foretell.errors import bad_input
 from foretell.records import dataclass
 from foretell.trace.graph import FOREVER, PHASES, TracedGraph, TracedModel, layer_of_rows
 
@@ -42,10 +42,10 @@ def pipeline_stages(model: TracedModel, graph: TracedGraph, pp: int) -> tuple[Tr
     many = len(np.unique(layer[layer >= 0]))
     if many < pp:
         message = f"{model.id} has {many} repeated layers to cut between"
-        raise BadInput([wrong("plan.pp", pp, message, f"1 to {max(many, 1)}")])
+        raise bad_input("plan.pp", pp, message, f"1 to {max(many, 1)}")
     if len(graph.weights) != len(graph.op):
         message = f"{model.id} was traced by an earlier version, without the parameters of each row"
-        raise BadInput([wrong("plan.pp", pp, message, "1, or a new trace (foretell trace)")])
+        raise bad_input("plan.pp", pp, message, "1, or a new trace (foretell trace)")
     stage = _stage_of_rows(graph, layer, _stage_of_layers(graph, layer, pp))
     sent = _sent_bytes(graph, stage, pp)
     return tuple(_part(model, graph, stage, n, sent[n]) for n in range(pp))

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.errors import BadInput, wrong
+from foretell.errors import bad_input
 from foretell.records import dataclass
 from foretell.trace.graph import TracedGraph, TracedModel, TracedOp
 from foretell.trace.regions import Flow, LinearMap, MapCuts, left_whole
@@ -65,17 +65,17 @@ def tensor_cut(model: TracedModel, form: str, tp: int, *, sp: bool) -> RankShare
     graph = model.graphs[form]
     if len(graph.weights) != len(graph.op):
         message = f"{model.id} was traced by an earlier version, without the parameters of each row"
-        raise BadInput([wrong("plan.tp", tp, message, "1, or a new trace (foretell trace)")])
+        raise bad_input("plan.tp", tp, message, "1, or a new trace (foretell trace)")
     flow = Flow(model, graph)
     cuts = MapCuts(flow, tp)
     share, notes = left_whole(flow, cuts)
     if cuts.heads_left:
         message = f"does not divide the {cuts.heads_left} heads of {model.id}'s attention"
-        raise BadInput([wrong("plan.tp", tp, message, f"a divisor of {cuts.heads_left}")])
+        raise bad_input("plan.tp", tp, message, f"a divisor of {cuts.heads_left}")
     if share > MOST_WHOLE or not flow.maps:
         message = f"{share:.0%} of the operations of {model.id}'s maps cannot be cut in {tp}"
         message += f" ({'; '.join(notes[:3])})" if notes else " (it has none)"
-        raise BadInput([wrong("plan.tp", tp, message, "1, pp or dp")])
+        raise bad_input("plan.tp", tp, message, "1, pp or dp")
     walk = _Walk(flow, cuts, tp, sp=sp)
     parts = cuts.parameters()
     tensors = tuple(

@@ -15,7 +15,7 @@ from math import erfc, sqrt
 
 import numpy as np
 
-from foretell.errors import Problem
+from foretell.errors import Problem, wrong
 from foretell.records import dataclass
 from foretell.specs.arrays import Array, Ints, Mask
 
@@ -84,7 +84,7 @@ def chance_problems(shares: dict[str, object], counts: dict[str, object]) -> lis
             kind = "a whole number" if whole else "a number"
             allowed = f"{kind} from {low:g} to {high:g}"
             message = "not a usable number"
-            found.append(Problem(path=name, value=value, message=message, allowed=allowed))
+            found.append(wrong(name, value, message, allowed))
     return found
 
 

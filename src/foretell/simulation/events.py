@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 from foretell.records import dataclass
 from foretell.schedules.base import WEIGHT_SHARE, Pipe, Schedule, Task, routes
 from foretell.specs.arrays import Array
@@ -126,17 +126,17 @@ def check_sizes(schedule: Schedule, pp: int, vpp: int, micro_batches: int) -> No
         vpp=np.array([float(vpp)]),
     )
     problems = [
-        Problem(
-            path="plan.schedule",
-            value=f"{schedule.name} pp{pp} vpp{vpp}, {micro_batches} micro-batches",
-            message=f"{schedule.name} needs {rule.says}",
+        wrong(
+            "plan.schedule",
+            f"{schedule.name} pp{pp} vpp{vpp}, {micro_batches} micro-batches",
+            f"{schedule.name} needs {rule.says}",
         )
         for rule in schedule.rules
         if not rule.holds(pipe)[0]
     ]
     if micro_batches < 1:
         message = "a step has at least one micro-batch"
-        problems.append(Problem(path="micro_batches", value=micro_batches, message=message))
+        problems.append(wrong("micro_batches", micro_batches, message))
     if problems:
         raise BadInput(problems)
 

@@ -82,7 +82,7 @@ def _check_options(options: list[Check], value: Any, path: str) -> list[Problem]
 
 def _check_record(value: Any, hint: Any, path: str) -> list[Problem]:
     if not isinstance(value, hint):
-        return [Problem(path=path, value=value, message="not a record of this kind")]
+        return [wrong(path, value, "not a record of this kind")]
     return problems_of(value, path)
 
 
@@ -90,18 +90,18 @@ def _check_plain(value: Any, hint: Any, path: str) -> list[Problem]:
     if hint is float:
         good = isinstance(value, int | float) and not isinstance(value, bool)
         if not good:
-            return [Problem(path=path, value=value, message="not a number")]
+            return [wrong(path, value, "not a number")]
         if not math.isfinite(value):
-            return [Problem(path=path, value=value, message="not a finite number")]
+            return [wrong(path, value, "not a finite number")]
     elif hint is int:
         if not isinstance(value, int) or isinstance(value, bool):
-            return [Problem(path=path, value=value, message="not a whole number")]
+            return [wrong(path, value, "not a whole number")]
         if abs(value) > 10**18:
-            return [Problem(path=path, value=value, message="too large", allowed="at most 1e18")]
+            return [wrong(path, value, "too large", "at most 1e18")]
     elif hint in (bool, str) and not isinstance(value, hint):
         return [wrong(path, value, "wrong type", "true or false" if hint is bool else "a text")]
     elif hint is type(None) and value is not None:
-        return [Problem(path=path, value=value, message="must be absent")]
+        return [wrong(path, value, "must be absent")]
     return []
 
 
@@ -109,18 +109,13 @@ def _check_choice(value: Any, choices: tuple[Any, ...], path: str) -> list[Probl
     if value in choices:
         return []
     names = [str(c) for c in choices]
-    near = nearest_name(str(value), names)
-    return [wrong(path, value, "not a choice", ", ".join(names), near)]
+    return [wrong(path, value, "not a choice", ", ".join(names), nearest_name(str(value), names))]
 
 
 def _check_range(value: Any, marks: list[Any], path: str) -> list[Problem]:
     for mark in marks:
         if isinstance(mark, Ge) and not value >= mark.ge:
-            return [
-                Problem(path=path, value=value, message="too small", allowed=f"at least {mark.ge}")
-            ]
+            return [wrong(path, value, "too small", f"at least {mark.ge}")]
         if isinstance(mark, Le) and not value <= mark.le:
-            return [
-                Problem(path=path, value=value, message="too large", allowed=f"at most {mark.le:g}")
-            ]
+            return [wrong(path, value, "too large", f"at most {mark.le:g}")]
     return []

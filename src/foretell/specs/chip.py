@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from foretell.errors import Problem
+from foretell.errors import Problem, wrong
 from foretell.records import dataclass
 from foretell.specs._base import NotNegative, Num, Positive
 from foretell.units import format as show
@@ -163,11 +163,11 @@ _ROWS = (
 def chip_problems(chip: Chip) -> list[Problem]:
     """Numbers that are a wrong unit rather than a chip."""
     return [
-        Problem(
-            path=f"chip.{path}",
-            value=_shown(numbers, one),
-            message=f"no chip has {one.what} like this",
-            allowed=f"{_range(one.possible, one)}; usual: {_range(one.usual, one)}",
+        wrong(
+            f"chip.{path}",
+            _shown(numbers, one),
+            f"no chip has {one.what} like this",
+            f"{_range(one.possible, one)}; usual: {_range(one.usual, one)}",
         )
         for path, numbers, one in _numbers(chip)
         if _outside(numbers, one.possible)

@@ -4,7 +4,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
-from foretell.errors import BadInput, Problem, bad_input, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.specs.deployment import DRAFTERS, FORMATS, Deployment
 from foretell.specs.plan_words import LONGEST_TEXT
 
@@ -52,7 +52,7 @@ def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
             continue
         name, value = found
         if name in values:
-            problems.append(Problem(path="plan", value=word, message="given more than once"))
+            problems.append(wrong("plan", word, "given more than once"))
         values[name] = value
     if problems:
         raise BadInput(problems)
@@ -74,13 +74,12 @@ def _word(word: str) -> tuple[str, Any] | Problem:
         return match[1], int(match[2])
     number = re.sub(r"\D", "", word).lstrip("0") or "1"
     switches = [f"{no}{name}" for name in SWITCHES for no in ("", "no-")]
-    known = [*(f"{name}{number}" for name in DEGREES), *switches]
-    return Problem(
-        path="plan",
-        value=word,
-        message="is no word of a serving plan",
-        allowed="tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, overlap, chunked, mixed, and key=value",
-        nearest=nearest_name(word, known),
+    return wrong(
+        "plan",
+        word,
+        "is no word of a serving plan",
+        "tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, overlap, chunked, mixed, and key=value",
+        nearest_name(word, [*(f"{name}{number}" for name in DEGREES), *switches]),
     )
 
 
@@ -105,17 +104,17 @@ def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
     known = (*FORMS, *WHOLE, *SHARES, *CHOICES)
     if key in known:
         return _bad(word, "a number", None)
-    return Problem(
-        path="plan",
-        value=word,
-        message="is no choice of a serving plan",
-        allowed=", ".join(known),
-        nearest=f"{key}{value}" if key in DEGREES else nearest_name(key, known),
+    return wrong(
+        "plan",
+        word,
+        "is no choice of a serving plan",
+        ", ".join(known),
+        f"{key}{value}" if key in DEGREES else nearest_name(key, known),
     )
 
 
 def _bad(word: str, allowed: str, near: str | None) -> Problem:
-    return Problem(path="plan", value=word, message="no such value", allowed=allowed, nearest=near)
+    return wrong("plan", word, "no such value", allowed, near)
 
 
 def deployment_text(deployment: Deployment) -> str:
@@ -146,7 +145,7 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
     d, problems = deployment, []
 
     def bad(path: str, value: object, message: str, allowed: str) -> None:
-        problems.append(Problem(path=f"plan.{path}", value=value, message=message, allowed=allowed))
+        problems.append(wrong(f"plan.{path}", value, message, allowed))
 
     if gpus % d.gpus:
         bad("tp", deployment_text(d), f"{gpus} chips are not whole instances of {d.gpus}",

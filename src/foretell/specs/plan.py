@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs._base import with_fields
+from foretell.specs.arrays import Array
 from foretell.specs.plan_forms import EVEN, FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
@@ -290,9 +291,7 @@ def plan_problems(plan: Plan) -> list[Problem]:
         value = getattr(plan, field)
         if not low <= value <= high:
             message, allowed = "out of range", f"{low} to {high}"
-            found.append(
-                Problem(path=f"plan.{field}", value=value, message=message, allowed=allowed)
-            )
+            found.append(wrong(f"plan.{field}", value, message, allowed))
     for field, choices in CHOICES.items():
         value = getattr(plan, field)
         if value not in choices:
@@ -307,7 +306,7 @@ def plan_problems(plan: Plan) -> list[Problem]:
     if sorted(plan.order) != sorted(AXES):
         message, allowed = "not an order of the groups", "tp,cp,dp,pp in any order"
         value = ",".join(plan.order)
-        found.append(Problem(path="plan.order", value=value, message=message, allowed=allowed))
+        found.append(wrong("plan.order", value, message, allowed))
     return found
 
 
@@ -395,9 +394,6 @@ USUAL_SCHEDULES = BY_CHUNKS
 def recompute_code(text: str) -> int:
     """Code of a recomputation in a batch: 0 none, 1 selective, 2 full, 3 as the batch's base has it."""
     return RECOMPUTE.index(text) if text in RECOMPUTE else len(RECOMPUTE)
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

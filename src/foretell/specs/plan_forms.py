@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import groupby
 
-from foretell.errors import Problem
+from foretell.errors import Problem, wrong
 
 MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe", "products")
 """What can be computed again by itself: attention cores and scans, whole mixers, queries, keys and values out
@@ -225,13 +225,11 @@ def as_written(given: dict[str, object], problems: list[Problem]) -> dict[str, o
     said = [key for key in ("cp", "cp_mode", "panels") if key in given]
     if said:
         message = f"tp_mode={SEQUENCE_GRID} cuts the sequence by tp2 already"
-        problems.append(
-            Problem(path=f"plan.{said[0]}", value=given[said[0]], message=message, allowed="tp2=N")
-        )
+        problems.append(wrong(f"plan.{said[0]}", given[said[0]], message, "tp2=N"))
     if second:
         ranks = int(str(given.get("tp", 1)))
         if ranks % second:
             message = f"must divide tp {ranks}: the rest is {ranks % second}"
-            problems.append(Problem(path="plan.tp2", value=second, message=message))
+            problems.append(wrong("plan.tp2", second, message))
         rest |= {"tp": max(ranks // second, 1), "cp": second}
     return rest | {"cp_mode": "allgather"}

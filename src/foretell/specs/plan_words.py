@@ -107,12 +107,12 @@ LONGEST_TEXT = 10_000
 
 def outside(path: str, value: object, low: float, high: float) -> Problem:
     """A number that is not between two ends."""
-    return Problem(path=path, value=value, message="out of range", allowed=f"{low:g} to {high:g}")
+    return wrong(path, value, "out of range", f"{low:g} to {high:g}")
 
 
 def no_choice(path: str, value: object, allowed: str, nearest: str | None) -> Problem:
     """A value that is none of its key's."""
-    return Problem(path=path, value=value, message="not a choice", allowed=allowed, nearest=nearest)
+    return wrong(path, value, "not a choice", allowed, nearest)
 
 
 def read_words(text: str) -> tuple[dict[str, object], list[Problem]]:
@@ -129,9 +129,7 @@ def read_words(text: str) -> tuple[dict[str, object], list[Problem]]:
             continue
         if key in given:
             message = f"`{key}` is given twice"
-            problems.append(
-                Problem(path="plan", value=word, message=message, allowed="each word once")
-            )
+            problems.append(wrong("plan", word, message, "each word once"))
         given[key] = value
     return as_written(given, problems), problems
 

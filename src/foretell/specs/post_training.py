@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foretell.records import JsonRecord, as_json, dataclass
 
-Array = NDArray[np.float64]
 PlacementName = Literal["colocated", "split", "async"]
 SyncName = Literal["ipc", "broadcast", "p2p", "delta", "file"]
 Pool = Literal["trainer", "rollout", "all", "host"]

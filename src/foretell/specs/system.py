@@ -9,10 +9,10 @@ from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Count, Fraction, NotNegative, Num, Positive
+from foretell.specs.arrays import Index
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.design import ChipDesign
@@ -118,9 +118,6 @@ class System:
         chip = replace(self.chip, host_speed=self.chip.host_speed / more.host)
         return replace(self, chip=chip, corrections=self.corrections.times(more))
 
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 CHIP_NUMBERS = (
     "vector_flop_per_s", "memory_bytes", "memory_bandwidth_bytes_per_s", "l2_bytes", "cores", "clock_hz",

@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.records import dataclass
 from foretell.trace.target import DeviceMode
 from foretell.trace.values import Values, worth_keeping
@@ -109,7 +109,7 @@ def _imported(file: Path, place: str) -> Any:
 
 
 def _problem(value: object, message: str, allowed: str | None = None) -> Problem:
-    return Problem(path="trace", value=value, message=message, allowed=allowed)
+    return wrong("trace", value, message, allowed)
 
 
 def built(factory: Callable[[], Any]) -> Built:

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.trace.build import Built, Faker, built, load_factory, read_inputs
 from foretell.trace.configs import config_factory
 from foretell.trace.graph import TracedGraph, TracedModel, TracedTensor
@@ -360,7 +360,7 @@ def _failed(error: Exception, path: str) -> Problem:
     first = str(error).strip().split("\n")[0]
     message = f"the module failed{where}: {type(error).__name__}: {first}"[:600]
     hint = next((hint for sign, hint in HINTS.items() if sign in message), None)
-    return Problem(path="trace", value=None, message=message, allowed=hint)
+    return wrong("trace", None, message, hint)
 
 
 HINTS = {

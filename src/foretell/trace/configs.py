@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.records import dataclass
 from foretell.trace.kinds import NAMES
 
@@ -80,7 +80,7 @@ def config_factory(
 
 
 def _problem(value: object, message: str, allowed: str | None = None) -> Problem:
-    return Problem(path="trace", value=value, message=message, allowed=allowed)
+    return wrong("trace", value, message, allowed)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -221,8 +221,7 @@ def read_size(text: str | None, latents: Latents, sample: object) -> tuple[int, 
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or (match[1] and latents.frames == 1):
         allowed = "WIDTHxHEIGHT in pixels" + (", or FRAMESxWIDTHxHEIGHT" * (latents.frames > 1))
-        message = "is no size of its images"
-        raise bad_input("size", text, message, allowed)
+        raise bad_input("size", text, "is no size of its images", allowed)
     return int(match[1] or (MOVING[0] if latents.frames > 1 else 1)), int(match[2]), int(match[3])
 
 

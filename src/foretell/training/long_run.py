@@ -34,7 +34,7 @@ import numpy as np
 
 from foretell import units
 from foretell.catalog.files import ROOT, read_table
-from foretell.errors import BadInput, Problem, bad_input, unknown
+from foretell.errors import BadInput, Problem, bad_input, unknown, wrong
 from foretell.kernels.memory import weight_bytes
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass, with_values
@@ -173,7 +173,7 @@ def conditions_of(question: RunConditions) -> RunTerms | None:
         return None
     if tokens is None:
         message = "has no effect without tokens"
-        problems += [Problem(path=n, value=v, message=message) for n, v in some.items()]
+        problems += [wrong(n, v, message) for n, v in some.items()]
     values = {n: _number(n, some.get(n), about, problems) for n, about in CONDITIONS.items()}
     optimal = tokens in OPTIMAL
     wanted = None if optimal else _number("tokens", tokens, ("tokens", 1.0, MOST_TOKENS), problems)
@@ -228,7 +228,7 @@ def _number(
     if least <= value <= most:
         return value
     allowed = f"{least:g} to {most:g} {units.symbol(unit) if unit else ''}".strip()
-    problems.append(Problem(path=name, value=given, message="out of range", allowed=allowed))
+    problems.append(wrong(name, given, "out of range", allowed))
     return None
 
 
@@ -332,8 +332,7 @@ def in_steps(wanted_s: float, step_s: float, given: Interruptions) -> float:
         if every + float(given.wait_s) < float(given.write_s):
             allowed = f"{float(given.write_s):.3g} s or more, or a faster storage"
             message = "a checkpoint would begin before the last one is written"
-            path = "checkpoint_interval"
-            raise bad_input(path, wanted_s, message, allowed)
+            raise bad_input("checkpoint_interval", wanted_s, message, allowed)
         return every
     best = float(best_interval_s(given))
     if math.isinf(best):

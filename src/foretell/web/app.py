@@ -10,7 +10,7 @@ from typing import Any, Union
 from pydantic import BaseModel
 
 from foretell import __version__
-from foretell.errors import Problem
+from foretell.errors import wrong
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
 from foretell.web.fields import (
@@ -96,7 +96,7 @@ def make_app(
         return _told(422, errors_of(problems_of(error.errors(), request.url.path, bodies)))
 
     async def refused(request: Any, error: Any) -> Any:
-        problem = Problem(path="", value=None, message=str(error.detail))
+        problem = wrong("", None, str(error.detail))
         return _told(error.status_code, errors_of([problem]), error.headers)
 
     app.add_exception_handler(RequestValidationError, malformed)
@@ -283,7 +283,7 @@ async def _asked(
         return await pools[0].ask(question, gone, report)
     except Busy:
         message = "too many questions wait already; ask again in a moment"
-        return json_reply(429, errors_of([Problem(path="", value=None, message=message)]))
+        return json_reply(429, errors_of([wrong("", None, message)]))
 
 
 async def _respond(job: Any, request: Any, stream: bool = True) -> Any:

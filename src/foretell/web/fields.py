@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from foretell import units
-from foretell.errors import Problem, nearest_name
+from foretell.errors import Problem, nearest_name, wrong
 from foretell.report.refusal import problem_as_dict
 from foretell.specs.questions import flags as asked
 
@@ -190,7 +190,7 @@ def _problem(path: str, error: Mapping[str, Any], known: Mapping[str, Any]) -> P
         message, near = NOT_A_NUMBER[error["type"]], units.plain_number(value)
     elif path in known:
         allowed = known[path].description
-    return Problem(path=path, value=_short(value), message=message, allowed=allowed, nearest=near)
+    return wrong(path, _short(value), message, allowed, near)
 
 
 def errors_of(problems: Sequence[Problem]) -> dict[str, Any]:

@@ -39,8 +39,7 @@ def show_entry(given: Mapping[str, Any]) -> dict[str, Any]:
     if found is not None:
         return entry(found.id)
     near = " or ".join(nearest(name)) or None
-    message = "is no model, chip or system of the catalogue"
-    raise bad_input("name", name, message, nearest=near)
+    raise bad_input("name", name, "is no model, chip or system of the catalogue", nearest=near)
 
 
 def published_rows(given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from foretell.errors import Problem
+from foretell.errors import wrong
 from foretell.web.figures import KINDS
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch
 from foretell.web.progress import Report, watching
@@ -151,7 +151,7 @@ class Worker:
 
 
 def _refusal(status: int, message: str) -> Reply:
-    problem = Problem(path="", value=None, message=f"{message}; {ELSEWHERE}")
+    problem = wrong("", None, f"{message}; {ELSEWHERE}")
     return errors_reply(status, TooMuch([problem]))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
-from foretell.errors import BadInput, wrong
+from foretell.errors import bad_input
 
 GRACE_S = 30
 """What questions under way are given when the server ends."""
@@ -44,8 +44,7 @@ def listening_socket(host: str, port: int) -> sockets.socket:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         message = f"cannot listen there: {why}"
-        problem = wrong("--port", f"{host}:{port}", message, "--port 0")
-        raise BadInput([problem]) from None
+        raise bad_input("--port", f"{host}:{port}", message, "--port 0") from None
 
 
 def url_of(host: str, socket: sockets.socket) -> str:

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError, wrong
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch, check_work
 from foretell.web.progress import watching
 
@@ -129,7 +129,7 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
         )
     except (MemoryError, RecursionError):
         message = f"takes more memory than this server gives to one question; {ELSEWHERE}"
-        return errors_reply(422, TooMuch([Problem(path="", value=None, message=message)]))
+        return errors_reply(422, TooMuch([wrong("", None, message)]))
     except Exception as error:  # noqa: BLE001 - a defect of ours must not take the server down
         sys.stderr.write(f"foretell: fault in {verb}: {type(error).__name__}: {error}\n")
         message = "this is a fault of foretell, please report it"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 
 LARGEST = 10**9
 """No width, count or table of a real model is above this."""
@@ -148,7 +148,7 @@ class Config:
     ) -> None:
         """Record that `key` is wrong, once."""
         path = self._prefix + key
-        found = Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)
+        found = wrong(path, value, message, allowed, nearest)
         if path not in self._notes.faulty or found not in self._notes.problems:
             self._notes.problems.append(found)
         self._notes.faulty.add(path)
@@ -165,7 +165,7 @@ class Config:
         values = {key: self._data[key] for key in keys if key in self._data}
         path = self._prefix + ", ".join(keys)
         self._notes.faulty.add(path)
-        self._notes.problems.append(Problem(path=path, value=values or None, message=message))
+        self._notes.problems.append(wrong(path, values or None, message))
 
     # ---- reading -------------------------------------------------------------------------------
 

@@ -1,16 +1,11 @@
-"""config.json and hf_quant_config.json: from disk, or from the hub and kept in its own cache (`--hub`).
-
-Nothing is fetched unless it is asked for, and no weights ever.
-"""
+"""config.json and hf_quant_config.json on disk: read once, checked, never run."""
 
 import json
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from foretell.errors import BadInput, bad_input
-from foretell.interop.user_files import are_read, check_file, is_too_deep, refusal
+from foretell.interop.user_files import check_file, is_too_deep
 
 CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
@@ -84,39 +79,3 @@ def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _bad(path: Path, message: str, allowed: str | None = None) -> BadInput:
     return bad_input(str(path).encode("utf-8", "backslashreplace").decode(), None, message, allowed)
-
-
-_REPOSITORY = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")
-
-
-def is_repository(name: object) -> bool:
-    """Whether a name can be a repository's: owner/name."""
-    return isinstance(name, str) and _REPOSITORY.fullmatch(name) is not None
-
-
-def fetch_config(repository: str) -> Path:
-    """The folder with the config of a repository: from the cache, else from the hub."""
-    if not are_read():
-        raise refusal("model", repository)
-    if not is_repository(repository):
-        raise bad_input(
-            "model", repository, "is no repository", "owner/name, such as meta-llama/Llama-3.1-8B"
-        )
-    try:
-        from huggingface_hub import hf_hub_download
-    except ImportError:
-        raise bad_input("model", repository, "is not in the catalogue, and --hub needs huggingface_hub",
-                   'pip install "foretell[hub]"') from None  # fmt: skip
-    why = ""
-    for cached in (True, False):
-        try:
-            found = hf_hub_download(repository, CONFIG, local_files_only=cached)
-        except Exception as error:  # noqa: BLE001 - many kinds, and all mean that it is not to be had
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            continue
-        with suppress(Exception):  # most repositories have none
-            hf_hub_download(repository, QUANTISATION, local_files_only=cached)
-        return Path(found).parent
-    raise bad_input(
-        "model", repository, f"could not be fetched from the hub: {why}", "a config.json on disk"
-    )

@@ -21,8 +21,7 @@ class CellColumns(dict[str, list[str]]):
 
     def __missing__(self, column: str) -> list[str]:
         near = nearest_name(column, self)
-        message = "is no column of the table"
-        raise bad_input(f"{self.name}: {column}", None, message, nearest=near)
+        raise bad_input(f"{self.name}: {column}", None, "is no column of the table", nearest=near)
 
 
 def numbers(cells: list[str]) -> NDArray[np.float64]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.lab.calibrate.collectives_rows import CollectiveRow
 from foretell.lab.calibrate.collectives_sites import (
@@ -37,8 +36,8 @@ from foretell.lab.calibrate.collectives_start import (
     FreeCoefficient,
 )
 from foretell.network.library_records import Custom, InsideNode
+from foretell.specs.arrays import Array
 
-Array = NDArray[np.float64]
 PRINTED = Path(__file__).parent / "published_collectives.csv"
 """Collectives over nodes from logs in print, by hand; the source is in each row."""
 SMALL_BYTES, LARGE_BYTES = 65536.0, 16.0 * 2**20

@@ -20,13 +20,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.lab.calibrate.dispatch_rows import DispatchRow, own_kernels
 from foretell.network.dispatch import DispatchLoad, DispatchPass, dispatch_kernels, pass_seconds
 from foretell.records import dataclass
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 START = DispatchPass(core_bytes_per_s=1.5e10, lane_bytes_per_s=3e9, hop_s=1e-6)
 """Where a fit begins."""

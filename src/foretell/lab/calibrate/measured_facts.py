@@ -15,7 +15,7 @@ from typing import Any
 
 from foretell.catalog.chips import catalogue_chip, chip_from_table
 from foretell.catalog.names import exists, find
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.kernels.families.pointwise import COPY_SHARE
 from foretell.lab.calibrate.measured_rows import Line, Measurements
 from foretell.records import dataclass
@@ -148,11 +148,11 @@ def fact_entry(value: float, note: str = "", status: str = "measured") -> dict[s
 
 
 def _missing(what: str, group: str) -> Problem:
-    return Problem(
-        path="file",
-        value=None,
-        message=f"holds {what}, which a new chip's peaks need",
-        allowed=f"foretell calibrate measure --only {group} --out FILE",
+    return wrong(
+        "file",
+        None,
+        f"holds {what}, which a new chip's peaks need",
+        f"foretell calibrate measure --only {group} --out FILE",
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.api.serving import asked_of, served_plainly
 from foretell.errors import Infeasible
@@ -35,6 +34,7 @@ from foretell.serving.memory import memory_of
 from foretell.serving.serve import ServeQuestion, state_of
 from foretell.serving.service_numbers import first_token_s
 from foretell.serving.steps import step_times
+from foretell.specs.arrays import Array
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
@@ -42,7 +42,6 @@ from foretell.specs.questions.serving import ServingQuestion
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
 
-Array = NDArray[np.float64]
 Figures = Mapping[str, float]
 """Metric -> figure: ttft, ttft_median, tpot and e2e in milliseconds, throughput in output tokens a second of
 all chips, input_throughput in prompt tokens of one, joules of an output token."""

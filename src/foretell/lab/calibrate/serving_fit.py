@@ -35,9 +35,9 @@ from foretell.lab.calibrate.serving_cases import (
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
 from foretell.serving.engine_options import with_options
+from foretell.specs.arrays import Array
 from foretell.specs.engine import EngineProfile
 
-Array = NDArray[np.float64]
 ProfileOf = Callable[[ServingCase], EngineProfile]
 """The profile that a row is predicted by."""
 MOVED: Mapping[str, tuple[float, float, float]] = {

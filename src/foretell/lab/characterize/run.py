@@ -314,8 +314,7 @@ class _MatrixRun:
         # Between two points it costs none, but a launch that never comes to a point would go on for ever.
         self.lost += 1
         if not began or self.lost > MOST_LOST:
-            problem = wrong("", None, f"nothing could be run: {why}")
-            raise BadInput([problem])
+            raise bad_input("", None, f"nothing could be run: {why}")
 
     def _heard(self, texts: Mapping[str, str]) -> launch.Hears:
         """What is done when a point starts, is done or is lost."""

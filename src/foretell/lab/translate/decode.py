@@ -297,8 +297,7 @@ def exact_match(found: Sequence[str], wanted: Sequence[str]) -> float:
 def _same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         message = f"{len(hypotheses):,} translations of {len(references):,} references"
-        allowed = "files whose lines belong together one by one"
-        raise bad_input("target", None, message, allowed)
+        raise bad_input("target", None, message, "files whose lines belong together one by one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,8 +48,7 @@ def score_cost(path: Path) -> Scores:
     packages = all(name in columns for name in PACKAGE_INPUTS)
     if not packages and not all(name in columns for name in DIE_INPUTS):
         allowed = f"columns {', '.join(DIE_INPUTS)}, or {', '.join(PACKAGE_INPUTS)}"
-        message = "is no table of die or package costs"
-        raise bad_input(str(path), None, message, allowed)
+        raise bad_input(str(path), None, "is no table of die or package costs", allowed)
     row_of = package_row if packages else die_row
     predictions: list[Prediction] = []
     groups = ("by_source", "by_metric", "by_node", "by_package")

@@ -12,7 +12,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.network.topologies.base import Claim, Cost, LinkGraph, Topology
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
@@ -46,12 +46,12 @@ def of_tier(tier: Tier, members: Num) -> Topology:
 def unknown(tiers: Iterable[Tier]) -> list[Problem]:
     """A problem for each tier whose topology has no file."""
     return [
-        Problem(
-            path=f"network.{tier.name}.topology",
-            value=tier.topology,
-            message="no such topology",
-            allowed=", ".join(names()),
-            nearest=nearest_name(plain_name(tier.topology), names()),
+        wrong(
+            f"network.{tier.name}.topology",
+            tier.topology,
+            "no such topology",
+            ", ".join(names()),
+            nearest_name(plain_name(tier.topology), names()),
         )
         for tier in tiers
         if tier.topology not in USUAL and plain_name(tier.topology) not in _modules()

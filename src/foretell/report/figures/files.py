@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.interop.user_files import write_whole
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.look import HEIGHT, THEMES, WIDTH, Figure, Theme, template
@@ -64,7 +64,7 @@ def file_problem(flag: str, name: str) -> Problem | None:
         allowed = INSTALL
     else:
         return None
-    return Problem(path=flag, value=name, message=message, allowed=allowed)
+    return wrong(flag, name, message, allowed)
 
 
 def write_figure(figure: Mapping[str, Any], path: str | Path) -> Path:

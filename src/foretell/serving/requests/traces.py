@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem, wrong
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.interop.user_files import user_file
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import conversations, turns_of
@@ -87,9 +87,7 @@ def read_trace(
     """Requests of a file; `unit` of its moments and tokens of its hash ids where they cannot be known."""
     file = user_file(path, "arrivals", "a CSV or JSONL file")
     if not file.is_file():
-        raise BadInput(
-            [wrong("arrivals", str(path), "there is no such file", "a CSV or JSONL file")]
-        )
+        raise bad_input("arrivals", str(path), "there is no such file", "a CSV or JSONL file")
     text = _text(file)
     rows = json_rows(text) if file.suffix in (".jsonl", ".json") else _csv_rows(text)
     if rows and turns_of(rows[0]) is not None:
@@ -97,7 +95,7 @@ def read_trace(
     every = len(rows)
     rows = [row for row in rows if not is_failure(row)]
     if not rows:
-        raise BadInput([wrong("arrivals", str(path), "it has no requests", "at least one row")])
+        raise bad_input("arrivals", str(path), "it has no requests", "at least one row")
     names = {key: _column(rows[0], key) for key in NAMES}
     missing = [key for key in ("isl", "osl") if names[key] is None]
     if missing:
@@ -219,7 +217,7 @@ def check_rate(at_s: Sequence[float], path: str, unit: str, sure: bool) -> None:
     allowed = f"--trace-unit {likely[0] if likely else ', '.join(UNITS)}"
     if sure and not likely:
         return
-    raise BadInput([wrong("arrivals", path, message, allowed)])
+    raise bad_input("arrivals", path, message, allowed)
 
 
 def hash_blocks(
@@ -309,20 +307,20 @@ def _text(file: Path) -> str:
     try:
         if file.stat().st_size > LARGEST_BYTES:
             message = f"is larger than {LARGEST_BYTES} bytes"
-            raise BadInput([wrong("arrivals", str(file), message, "fewer requests")])
+            raise bad_input("arrivals", str(file), message, "fewer requests")
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput([wrong("arrivals", str(file), "is not text in UTF-8", "text")]) from None
+        raise bad_input("arrivals", str(file), "is not text in UTF-8", "text") from None
     except OSError as error:
         said = f"cannot be read: {error.strerror or error}"
-        raise BadInput([wrong("arrivals", str(file), said, "a CSV or JSONL file")]) from None
+        raise bad_input("arrivals", str(file), said, "a CSV or JSONL file") from None
 
 
 def _csv_rows(text: str) -> list[dict[str, Any]]:
     try:
         return list(csv.DictReader(text.splitlines()))
     except csv.Error as error:
-        raise BadInput([wrong("arrivals", None, f"is not CSV: {error}", "a table")]) from None
+        raise bad_input("arrivals", None, f"is not CSV: {error}", "a table") from None
 
 
 def json_rows(text: str) -> list[dict[str, Any]]:
@@ -330,9 +328,7 @@ def json_rows(text: str) -> list[dict[str, Any]]:
         try:
             whole = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise BadInput(
-                [wrong("arrivals", text[:60], str(error), "a list of objects")]
-            ) from None
+            raise bad_input("arrivals", text[:60], str(error), "a list of objects") from None
         return [row for row in whole if isinstance(row, dict)]
     rows, problems = [], []
     for number, line in enumerate(text.splitlines(), start=1):

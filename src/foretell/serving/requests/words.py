@@ -21,6 +21,5 @@ def read_words(
             continue
         allowed = " ".join(f"{one}={number:g}" for one, number in usual.items())
         near = nearest_name(name, tuple(usual))
-        message = f"is no word of {option}"
-        problems.append(wrong(option, word, message, allowed, near))
+        problems.append(wrong(option, word, f"is no word of {option}", allowed, near))
     return found, problems

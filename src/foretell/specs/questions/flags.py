@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, nearest_name, wrong
 from foretell.records import dataclass
 
 P = ParamSpec("P")
@@ -259,7 +259,7 @@ def check_sizes(question: object) -> None:
             continue
         if math.isfinite(size) and size and not SMALLEST <= size <= LARGEST:
             message, allowed = "not a usable number", f"0, or {SMALLEST:g} to {LARGEST:g}"
-            problems.append(Problem(path=field.name, value=value, message=message, allowed=allowed))
+            problems.append(wrong(field.name, value, message, allowed))
     if problems:
         raise BadInput(problems)
 

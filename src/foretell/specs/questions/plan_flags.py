@@ -7,7 +7,7 @@ answers it reads one text.
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from foretell.errors import BadInput, Problem, bad_input
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.questions.common import MOST_CHIPS, MOST_LENGTH
@@ -93,11 +93,9 @@ def _add(field: QuestionField, value: Any, words: list[str], problems: list[Prob
     if field.flag.kind == "whole":
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             allowed = "a whole number"
-            problems.append(
-                Problem(path=path, value=value, message="not a whole number", allowed=allowed)
-            )
+            problems.append(wrong(path, value, "not a whole number", allowed))
             return
     elif not isinstance(value, str) or not value or len(value.split()) != 1:
-        problems.append(Problem(path=path, value=value, message="not one word"))
+        problems.append(wrong(path, value, "not one word"))
         return
     words.append(f"{word}{value}")

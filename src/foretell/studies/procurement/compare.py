@@ -64,8 +64,7 @@ def budget_of(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
     """The sum that is spent."""
     if (budget is None) == (gpus is None):
         message = "one of budget and gpus says how large the clusters are"
-        allowed = "--budget 10M or --gpus 64"
-        problems.append(wrong("budget", budget, message, allowed))
+        problems.append(wrong("budget", budget, message, "--budget 10M or --gpus 64"))
     if budget is None:
         return None
     try:
@@ -144,8 +143,7 @@ def _tables(file: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
     if isinstance(mix, list) and all(isinstance(one, Mapping) for one in mix):
         found["workload"] = mix
     else:
-        allowed = "[[workload]]"
-        problems.append(wrong("workload", mix, "not a list of tables", allowed))
+        problems.append(wrong("workload", mix, "not a list of tables", "[[workload]]"))
     return found
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Infeasible
 from foretell.records import dataclass
@@ -17,6 +16,7 @@ from foretell.schedules.rules import all_broken
 from foretell.search.explain import bound_words
 from foretell.search.plan_checks import check_choices, check_size
 from foretell.search.sensitivity import STEP, Number, elasticities, numbers_of
+from foretell.specs.arrays import Array
 from foretell.specs.plan import (
     BATCH_FIELDS,
     RECOMPUTE,
@@ -39,8 +39,6 @@ from foretell.training.tables import Tables, select, tables_of
 from foretell.uncertainty.evidence import EXCHANGES, node
 from foretell.uncertainty.intervals import Interval, cause, held_intervals, inverse_cause, times
 from foretell.units import format as show
-
-Array = NDArray[np.float64]
 
 WORKING = ("compute", "memory_bound", "recompute", "gradient_sums", "optimizer")
 """Branches of a time tree in which kernels run."""

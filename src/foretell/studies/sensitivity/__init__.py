@@ -32,8 +32,8 @@ def sensitivities(question: SensitivityQuestion) -> "Sensitivities":
 
         given = {name: getattr(question, name) for name in OF_TRAINING}
         message = "is of training, and a service is asked about"
-        if found := [wrong(n, v, message) for n, v in given.items() if v is not None]:
-            raise BadInput(found)
+        if problems := [wrong(n, v, message) for n, v in given.items() if v is not None]:
+            raise BadInput(problems)
         return of_serving(question)
     from foretell.studies.sensitivity.training import of_training
 

@@ -19,6 +19,7 @@ from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices
 from foretell.serving.systems import TOGETHER, ServedSystems, serve_systems
 from foretell.sharding.rules import cuts_of
+from foretell.specs.arrays import Array
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.result import OUTPUTS, outputs
@@ -42,8 +43,6 @@ from foretell.training.room import make_room
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import CHUNK, chunks, select, tables_of
 from foretell.training.variants import evaluate_systems
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

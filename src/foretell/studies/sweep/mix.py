@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.search.pareto import pareto_front
+from foretell.specs.arrays import Array, Mask
 from foretell.specs.study import Direction, Study
 from foretell.studies.sweep.columns import POINT, columns_of, is_paid
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 RATES = ("tokens_per_", "requests_per_s", "tflops_per_gpu", "flop_per_", "mfu", "hfu")
 """Beginnings, or parts, of columns that are so much for each second, dollar or joule."""

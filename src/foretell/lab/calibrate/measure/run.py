@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.lab.calibrate.measure import file
 from foretell.lab.calibrate.measure.plan import GROUPS
 from foretell.lab.calibrate.measure.worker import AGAIN, WorkerTask
@@ -228,8 +228,7 @@ class _Supervisor:
                 break
         self.left = self.todo - self.done
         if not self.spent_s:
-            problem = Problem(path="", value=None, message=f"nothing was measured: {self.error}")
-            raise BadInput([problem])
+            raise bad_input("", None, f"nothing was measured: {self.error}")
 
     def _watch(self, task: WorkerTask) -> bool:
         """Follow one worker; whether it came to its end."""

@@ -148,6 +148,5 @@ def _chosen(
     found = [s for s in steps if wanted is None or s.step == str(wanted)]
     if not found:
         have = ", ".join(s.step for s in steps)
-        message = f"{trace.file} has no such step"
-        problems.append(wrong("step", wanted, message, have))
+        problems.append(wrong("step", wanted, f"{trace.file} has no such step", have))
     return found

@@ -48,7 +48,7 @@ from rich.console import Console
 from foretell.report.presentation.text import verb_text
 from foretell.specs.plan import batch_of
 from foretell.studies.sweep.batches import evaluate_columns
-from foretell.studies.sweep.columns import TRAINING
+from foretell.studies.sweep.columns import training_columns
 asked = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, **job}
 one = foretell.estimate(plan="zero1 mbs1", **asked)
 name = "joules_per_tflop"
@@ -61,7 +61,7 @@ said["output"] = [
     foretell.simulate(plan="zero1 mbs1", **asked).to_dict()[name],
     one.intervals[name]["p90"],
     float(evaluate_columns(scenario, batch_of([one.plan]))[name][0]),
-    name in TRAINING,
+    name in training_columns(),
     estimate_metrics(one.to_dict())["energy/joules_per_tflop"],
     "energy of a TFLOP" in page.file.getvalue(),
 ]

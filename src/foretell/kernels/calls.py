@@ -350,7 +350,7 @@ def call_stacks(
     written: FrameworkForm = PLAINLY,
     narrow: bool = True,
 ) -> tuple[CallStack, ...]:
-    """All calls, forward (rows from 0) and backward (from len(ops)); `narrow`: linear maps stand apart."""
+    """All calls, forward (rows from 0) and backward (from len(ops)); `narrow`: linear maps are apart."""
     many = len(ops)
     calls = [
         c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, written=written)

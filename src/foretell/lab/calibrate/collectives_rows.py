@@ -115,7 +115,7 @@ def _from_name(name: str) -> tuple[str, str, str]:
 
 
 Given = tuple[str, str, str, str]
-"""What a file's name tells, or is told by the user: the name, chip, software and version."""
+"""What a file's name states, or the user: the name, chip, software and version."""
 Cells = Mapping[str, str]
 Values = dict[str, Any]
 """Fields of a row."""

@@ -22,7 +22,7 @@ class Change:
 
 KNOWN = (
     Change(
-        file="transfer.py",
+        file="disaggregation.py",
         old="for tier in links) + state / rate",
         new="for tier in links)",
         why="a recurrent state is sent between instances at no cost",

@@ -33,6 +33,8 @@ LIGHT = 20
 """Times the fewest replicas: a layout that misses its targets at so little load never meets them."""
 Latencies = tuple[float, float]
 """Time to the first token and time per output token at a percentile, ms; infinite where the queue grows."""
+ROUNDING = 1e-12
+"""Share by which a latency may be above its target: that of a part is what others leave of the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +153,7 @@ def fewest(
     while True:
         found = tried[many] = side_ms(q, layout, what, many)
         misses[many] = _miss(found, targets_ms)
-        low, high = (many, high) if misses[many] > 0.0 else (low, many)
+        low, high = (many, high) if misses[many] > ROUNDING else (low, many)
         if low >= (counts.light if counts.most == high == math.inf else counts.most):
             return None
         if high - low <= 1:

@@ -114,10 +114,10 @@ def test_the_walk_finds_bare_words() -> None:
     }
 
 
-LONGEST_FUNCTION, LONGEST_FILE, MANY_LINES = 90, 625, 60
+LONGEST_FUNCTION, LONGEST_FILE, MANY_LINES = 87, 515, 60
 """Lines of the longest function and file, and those above which a function is long; nothing new grows to
 it."""
-MOST_LONG = 30
+MOST_LONG = 20
 """Functions that are long: fewer with time, never more."""
 LIBRARIES = ("get", "pop", "append", "set", "fromkeys", "fill_null", "getattr", "object")
 """Calls that take a value by place: those of other libraries."""
